@@ -1,0 +1,27 @@
+"""Fixtures shared by all tests."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The checkout under test."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder with real question files (``pope/``) and real released records (``released/``).
+
+    The files are not part of the project. READOUT_AUDIT_DATA names the folder; without it the folder
+    ``shared/data`` beside the checkout is tried, and the test is skipped where neither exists.
+    """
+    folder = Path(os.environ.get("READOUT_AUDIT_DATA", REPOSITORY.parent / "shared" / "data"))
+    if not (folder / "released").is_dir():
+        pytest.skip(f"real records are not at {folder} (set READOUT_AUDIT_DATA)")
+    return folder
