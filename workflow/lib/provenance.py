@@ -8,7 +8,10 @@ syntax trees: a comment, a docstring or a clone changes nothing, a changed compu
 import ast
 import functools
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
+
+from workflow.lib.errors import BadInput
 
 PACKAGE = "workflow"
 
@@ -63,6 +66,21 @@ def imports_of(path: Path) -> tuple[str, ...]:
     ``from a import b`` gives both ``a`` and ``a.b``, because only the file system tells whether b is a module.
     """
     return _parsed(path)[1]
+
+
+def pins(lock: Path, names: Sequence[str]) -> list[str]:
+    """Return the lines ``name==version`` of a lock file for the given packages, in the given order.
+
+    Raises
+    ------
+    BadInput
+        Where the lock does not pin one of them.
+    """
+    found = {line.split("==")[0].lower(): line for line in lock.read_text(encoding="utf-8").split() if "==" in line}
+    for name in names:
+        if name not in found:
+            raise BadInput(f"{lock} does not pin {name}: make the lock again.")
+    return [found[name] for name in names]
 
 
 def _parsed(path: Path) -> tuple[str, tuple[str, ...]]:
