@@ -1,0 +1,161 @@
+"""What every model family has in common: loading, rendering, greedy generation.
+
+An adapter is the only code that knows a family. It says how a prompt is rendered, where image positions lie,
+and how a checkpoint is loaded; what is stored of the result is the engine's business. A new family is a new
+module with a class ``Family`` and a line in `FAMILIES`.
+"""
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+from workflow.lib.errors import BadInput
+from workflow.lib.prompts import Template
+from workflow.models.precision import Precision
+
+FAMILIES = {
+    "llava": "workflow.models.llava",
+    "llava_next": "workflow.models.llava_next",
+    "instructblip": "workflow.models.instructblip",
+    "qwen2_vl": "workflow.models.qwen2_vl",
+    "mplug_owl2": "workflow.models.mplug_owl2",
+}
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Greedy answers to a batch of prompts.
+
+    Attributes
+    ----------
+    logits : Tensor
+        Raw logits of the first new token, before any logits processor, float32, shape (batch, vocabulary).
+    new_ids : list of list of int
+        Generated ids without the prompt, cut after the end token.
+    returned_ids : list of list of int
+        All ids that ``generate`` returned, padding removed.
+    returned_prompt : bool
+        Whether ``generate`` returned the prompt in front of the new ids.
+    image_tokens : list of int
+        How many positions of each prompt hold the image.
+    """
+
+    logits: torch.Tensor
+    new_ids: list[list[int]]
+    returned_ids: list[list[int]]
+    returned_prompt: bool
+    image_tokens: list[int]
+
+
+class Adapter(ABC):
+    """A loaded checkpoint of one family.
+
+    Parameters
+    ----------
+    folder : Path
+        The checkpoint: configuration, weights, tokenizer and image processor as files.
+    precision : Precision
+        Number type, quantisation, device and attention kernel.
+    """
+
+    remote_code = False
+    """Whether the checkpoint brings its own modelling code."""
+
+    def __init__(self, folder: Path, precision: Precision) -> None:
+        self.precision = precision
+        self.load(Path(folder), precision)
+        self.model.eval()
+        self.tokenizer.padding_side = "left"
+
+    @abstractmethod
+    def load(self, folder: Path, precision: Precision) -> None:
+        """Set ``model``, ``tokenizer`` and, where the family has one, ``processor``."""
+
+    @abstractmethod
+    def encode(self, images: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
+        """Return model inputs for a batch; prompts of unequal length are padded on the left."""
+
+    @abstractmethod
+    def image_positions(self, inputs: dict[str, torch.Tensor]) -> list[int]:
+        """Return how many positions of each prompt hold the image."""
+
+    def render(self, template: Template, question: str) -> str:
+        """Return the prompt: the filled text, or for kind ``chat`` that text as a user turn with an image."""
+        text = template.fill(question)
+        if template.kind == "text":
+            return text
+        turn = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}
+        return self.chat_renderer.apply_chat_template([turn], add_generation_prompt=True, tokenize=False)
+
+    @property
+    def chat_renderer(self) -> object:
+        """The object that holds the checkpoint's chat template."""
+        return self.processor
+
+    def forms(self, text: str) -> list[int]:
+        """Return the ids of a bare text, without special tokens (the encoding that dynamic sets are made of)."""
+        return self.tokenizer.encode(text, add_special_tokens=False)
+
+    @torch.inference_mode()
+    def generate(self, inputs: dict[str, torch.Tensor], count: int) -> Generation:
+        """Generate up to ``count`` tokens greedily.
+
+        Whether the prompt came back is decided by length and then checked token by token, because
+        transformers changed this for one family between two releases.
+
+        Raises
+        ------
+        BadInput
+            Where what came back in front of the new tokens is not the prompt, or the device ran out of memory.
+        """
+        try:
+            out = self.model.generate(
+                **inputs,
+                max_new_tokens=count,
+                do_sample=False,
+                num_beams=1,
+                return_dict_in_generate=True,
+                output_logits=True,
+            )
+        except torch.OutOfMemoryError:
+            raise BadInput(
+                f"{self.precision.device} ran out of memory with {len(inputs['input_ids'])} questions at a time: lower "
+                "run.batch_size in the configuration (1 is the least), or set run.quantisation to nf4."
+            ) from None
+        steps = len(out.logits)
+        prompt = inputs["input_ids"]
+        returned_prompt = out.sequences.shape[1] > steps
+        if returned_prompt and not torch.equal(out.sequences[:, :-steps], prompt):
+            raise BadInput(
+                f"generate returned {out.sequences.shape[1]} tokens, {steps} of them new, but the others are not the "
+                "prompt: this transformers version returns another layout; use the pinned one."
+            )
+        new = [self._until_end(row) for row in out.sequences[:, -steps:].tolist()]
+        mask = inputs["attention_mask"].bool()
+        kept = [row[held].tolist() for row, held in zip(prompt, mask, strict=True)]
+        returned = [a + b for a, b in zip(kept, new, strict=True)] if returned_prompt else new
+        return Generation(out.logits[0].float(), new, returned, returned_prompt, self.image_positions(inputs))
+
+    def _until_end(self, ids: list[int]) -> list[int]:
+        ends = self.model.generation_config.eos_token_id
+        ends = {self.tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
+        for position, token in enumerate(ids):
+            if token in ends:
+                return ids[: position + 1]
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids without special tokens; placeholders below 0 have no text."""
+        return self.tokenizer.decode([token for token in ids if token >= 0], skip_special_tokens=True)
+
+
+def load_adapter(family: str, folder: Path, precision: Precision) -> Adapter:
+    """Load a checkpoint by its family; BadInput names the known families."""
+    if family not in FAMILIES:
+        raise BadInput(f"model family {family!r} is not known: use one of {', '.join(sorted(FAMILIES))}.")
+    return importlib.import_module(FAMILIES[family]).Family(folder, precision)
