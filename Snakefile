@@ -1,0 +1,55 @@
+"""Readout Audit: how the answer of a vision-language model is read, and what the reading does to a benchmark.
+
+The includes stand in running order and read as the method section: questions, models, stored logits, answers,
+statistics, exhibits, ledger. `snakemake --cores 1 results/tables/table4.csv` builds the default study.
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.27.1")
+
+
+configfile: workflow.source_path("config.yaml")
+
+
+include: "workflow/rules/common.smk"
+
+
+# where the way of the data begins depends on the study
+if config["begins_at"] == "model":
+
+    include: "workflow/rules/scenes.smk"
+    include: "workflow/rules/checkpoints.smk"
+    include: "workflow/rules/items.smk"
+    include: "workflow/rules/logits.smk"
+    include: "workflow/rules/answers.smk"
+
+else:
+
+    include: "workflow/rules/records.smk"
+    include: "workflow/rules/items.smk"
+
+
+include: "workflow/rules/statistics.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/claims.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        expand("<results>/tables/{table}.csv", table=TABLES),
+        "<results>/claims.csv",
+
+
+onstart:
+    write_run_config()
+    WARM.append(warm.start())
+
+
+onsuccess:
+    warm.stop(WARM.pop())
+
+
+onerror:
+    warm.stop(WARM.pop())
