@@ -185,8 +185,7 @@ def read(name: str, view: LogitsView, precision: str = "as_stored") -> Answers:
     if undeclared:
         raise BadInput(
             f"{_source(view)}: readout {name} needs token id {undeclared[0]}, which these rows do not "
-            "declare "
-            f"(declared: {', '.join(map(str, view.ids))}): infer again with it among the candidates."
+            f"declare (declared: {', '.join(map(str, view.ids))}): infer again with it among the candidates."
         )
     logits = rounded(_checked(view), precision, _source(view))
     yes, no = (
@@ -205,8 +204,7 @@ def resolved(readout: Readout, view: LogitsView) -> TokenSet:
     if view.dynamic is None:
         raise BadInput(
             f"{_source(view)}: readout {readout.name} needs the set derived from the model's tokenizer, but "
-            "the "
-            "metadata hold none: infer again with dynamic_single among the token sets."
+            "the metadata hold none: infer again with dynamic_single among the token sets."
         )
     return view.dynamic
 
@@ -232,8 +230,7 @@ def _checked(view: LogitsView) -> np.ndarray:
     if logits.ndim != 2 or logits.shape[1] != len(view.ids) or len(set(view.ids)) != len(view.ids):
         raise BadInput(
             f"{_source(view)}: logits of shape {logits.shape} do not fit {len(view.ids)} declared ids: give "
-            "one column an "
-            "id, each id once."
+            "one column an id, each id once."
         )
     if logits.dtype not in (np.float32, np.float16):
         # rounding silently could make or hide ties
@@ -323,12 +320,11 @@ def warnings_for(name: str, argmax_ids: Sequence[int], token_set: TokenSet) -> l
     if not missed:
         return []
     count = sum(number for _, number in missed)
-    listed = ", ".join(f"id {token} {number} times" for token, number in missed[:5])
+    listed = ", ".join(f"id {token} in {number}" for token, number in missed[:5])
     more = f" and {len(missed) - 5} further ids" if len(missed) > 5 else ""
     return [
         f"{name} does not cover {count} of {total} emitted first tokens ({count / total:.1%}: "
-        f"{listed}{more}), so those "
-        "answers compare tokens that greedy decoding did not choose."
+        f"{listed}{more}), so those answers compare tokens that greedy decoding did not choose."
     ]
 
 

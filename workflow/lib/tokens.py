@@ -44,8 +44,7 @@ class TokenSet:
         if shared:
             raise BadInput(
                 f"token id {shared[0]} stands for yes and for no in one token set: give each id to one side "
-                "only "
-                "(an id shared by unlike words is usually the tokenizer's unknown token)."
+                "only (an id shared by unlike words is usually the tokenizer's unknown token)."
             )
 
     @property
@@ -128,8 +127,7 @@ def dynamic_single(encode: Encode) -> TokenSet:
         if not ids:
             raise BadInput(
                 f"no {answer} form is a single token of this tokenizer ({listed}): dynamic_single does not "
-                "exist for "
-                "it; read the generated text with string_parse."
+                "exist for it; read the generated text with string_parse."
             )
     try:
         return TokenSet(**sides)
