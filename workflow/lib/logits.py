@@ -55,6 +55,9 @@ MOVES_A_LOGIT = (
     "seed",
     "code",
     "candidate_ids",
+    "candidate_texts",
+    "candidate_pieces",
+    "forms",
     "token_sets",
 )
 """Identity fields that must be equal in all shards of one (model, split)."""
@@ -241,7 +244,9 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def merge(paths: Sequence[str | Path], items: pa.Table, may_differ: Sequence[str] = ()) -> Logits:
+def merge(
+    paths: Sequence[str | Path], items: pa.Table, may_differ: Sequence[str] = (), expected: Mapping | None = None
+) -> Logits:
     """Join the shards of one (model, split) and restore the order of the items by key.
 
     Parameters
@@ -253,6 +258,9 @@ def merge(paths: Sequence[str | Path], items: pa.Table, may_differ: Sequence[str
     may_differ : sequence of str
         Identity fields in which shards may differ all the same, such as ``device_name`` for shards from
         several machines. The merged identity then lists what was found.
+    expected : mapping, optional
+        Identity fields as the configuration has them now; a shard left over from another model, revision,
+        quantisation or prompt is refused by them even where all shards agree with each other.
 
     Raises
     ------
@@ -261,6 +269,13 @@ def merge(paths: Sequence[str | Path], items: pa.Table, may_differ: Sequence[str
     """
     shards = [read(path) for path in paths]
     first = shards[0]
+    for path, shard in zip(paths, shards, strict=True):
+        for field, value in (expected or {}).items():
+            if field not in may_differ and shard.identity[field] != value:
+                raise BadInput(
+                    f"{path} was made with {field} {_short(shard.identity[field])} where the configuration says "
+                    f"{_short(value)}: delete it to run it again, or restore the configuration."
+                )
     for path, shard in zip(paths[1:], shards[1:], strict=True):
         fields = differing(first.identity, shard.identity, may_differ)
         if fields:

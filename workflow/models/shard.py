@@ -119,6 +119,9 @@ def infer(
         "seed": seed,
         "code": code,
         "candidate_ids": list(candidates),
+        "forms": {form: list(adapter.forms(form)) for form in (*tokens.YES_FORMS, *tokens.NO_FORMS)},
+        "candidate_texts": {str(token): adapter.decode([token]) for token in candidates},
+        "candidate_pieces": {str(token): adapter.tokenizer.convert_ids_to_tokens(token) for token in candidates},
         "token_sets": {name: {"yes": list(held.yes), "no": list(held.no)} for name, held in sorted(sets.items())},
         "rows": len(table),
     }

@@ -1,0 +1,85 @@
+"""
+Needs: config.yaml and, of an overlay, what it changes.
+Makes: the checked configuration and the few names that the other rules share.
+"""
+
+import json
+from pathlib import Path
+
+import yaml
+from snakemake.exceptions import WorkflowError
+
+from workflow.lib import files, provenance
+from workflow.lib.errors import BadInput
+from workflow.lib.settings import check_settings
+from workflow.models import warm
+
+ROOT = Path(workflow.basedir)
+SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
+try:
+    check_settings(config, SCHEMA)
+except BadInput as problem:
+    raise WorkflowError(str(problem))
+
+STUDY = config["study"]
+MODELS = config["run"]["models"]
+SPLITS = config["run"]["splits"]
+SHARDS = range(config["run"]["shards"])
+MODELS_WITH_COUNTS = [
+    model for model in MODELS if config["models"][model].get("records", {}).get("kind") == "published_metrics"
+]
+MODELS_WITH_RECORDS = [model for model in MODELS if model not in MODELS_WITH_COUNTS]
+READOUTS = config["readouts"]["names"]
+DISPLAY = {model: config["models"][model]["display"] for model in MODELS}
+# the part of `run` that may move a logit; the rest would rerun inference for nothing
+INFERENCE_KEYS = ["shards", "engine", "batch_size", "device", "dtype", "quantisation", "attention", "threads"]
+# pins of the libraries that may move a logit, so that a new version of one of them reruns inference
+MODEL_LIBRARIES = provenance.pins(ROOT / "envs/cpu.lock", ["torch", "transformers", "tokenizers", "safetensors", "pillow", "numpy"])
+# the idle process of this run, see workflow/models/warm.py
+WARM = []
+NOTE = " ".join(config["note"].split())
+
+
+wildcard_constraints:
+    model="|".join(map(re.escape, MODELS)),
+    split="|".join(map(re.escape, SPLITS)),
+    shard="|".join(map(str, SHARDS)),
+
+
+def code_digest(script, *modules):
+    """Digest of a script and of all modules of this project that it reaches."""
+    return provenance.code_digest(ROOT, script, *modules)
+
+
+def model_settings(model):
+    """What inference takes from a model's catalogue entry: only the prompt template in force is in it."""
+    entry = config["models"][model]
+    kept = {key: entry[key] for key in ("family", "model_id", "revision", "remote_code")}
+    template = config["run"]["template"]
+    return kept | {"template": {"name": template} | config["prompts"][entry["templates"][template]]}
+
+
+def expected_identity(model):
+    """The identity fields that this configuration fixes; shards of anything else are never merged."""
+    settings = model_settings(model)
+    return {key: config["run"][key] for key in INFERENCE_KEYS} | {
+        "study": STUDY,
+        "seed": config["seed"],
+        "model": model,
+        "model_id": settings["model_id"],
+        "revision": settings["revision"],
+        "template": settings["template"]["name"],
+        "dataset": config["dataset"]["name"],
+        "dataset_revision": config["dataset"]["revision"],
+    }
+
+
+def family_module(model):
+    """The adapter that infer_shard loads by name for this model."""
+    return f"workflow.models.{config['models'][model]['family']}"
+
+
+def write_run_config():
+    """Keep the merged configuration of this run where its results go."""
+    merged = yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=False, allow_unicode=True, width=110)
+    files.write_text(merged, f"{config['pathvars']['results']}/run_config.yaml")

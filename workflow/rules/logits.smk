@@ -1,0 +1,53 @@
+"""
+Needs: items, images and a checkpoint.
+Makes: <results>/logits/{model}/{split}/{shard}.parquet, each a target of its own and the only rule here that
+touches a model; and <results>/logits/{model}/{split}.parquet, the verified whole.
+"""
+
+
+rule infer_shard:
+    input:
+        questions="<results>/items/{split}.parquet",
+        images=config["dataset"]["images"],
+        checkpoint="<results>/checkpoints/{model}/checkpoint.json",
+    output:
+        shard="<results>/logits/{model}/{split}/{shard}.parquet",
+    log:
+        "<results>/logs/infer_shard/{model}/{split}/{shard}.log",
+    benchmark:
+        "<results>/benchmarks/infer_shard/{model}/{split}/{shard}.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: config["run"]["threads"]
+    resources:
+        gpu=int(config["run"]["device"] == "cuda"),
+    params:
+        study=STUDY,
+        seed=config["seed"],
+        settings=lambda wildcards: model_settings(wildcards.model),
+        run={key: config["run"][key] for key in INFERENCE_KEYS},
+        token_sets=config["readouts"]["token_sets"],
+        libraries=MODEL_LIBRARIES,
+        code=lambda wildcards: code_digest("infer_shard", family_module(wildcards.model)),
+    script:
+        "../scripts/infer_shard.py"
+
+
+rule merge_shards:
+    input:
+        shards=expand("<results>/logits/{{model}}/{{split}}/{shard}.parquet", shard=SHARDS),
+        questions="<results>/items/{split}.parquet",
+    output:
+        logits="<results>/logits/{model}/{split}.parquet",
+    log:
+        "<results>/logs/merge_shards/{model}/{split}.log",
+    benchmark:
+        "<results>/benchmarks/merge_shards/{model}/{split}.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        may_differ=config["run"]["may_differ"],
+        expected=lambda wildcards: expected_identity(wildcards.model),
+        code=code_digest("merge_shards"),
+    script:
+        "../scripts/merge_shards.py"

@@ -1,0 +1,21 @@
+"""Run one shard of a split through a model and store its logits."""
+
+from workflow.lib import job
+from workflow.models import shard, warm
+
+with job.opened(snakemake) as run:
+    warm.call(
+        shard.infer,
+        run.input.questions,
+        run.input.images,
+        run.input.checkpoint,
+        run.output.shard,
+        shard=int(run.wildcards.shard),
+        model=run.wildcards.model,
+        settings=run.params.settings,
+        run=run.params.run,
+        token_sets=run.params.token_sets,
+        study=run.params.study,
+        seed=run.params.seed,
+        code=run.params.code,
+    )
