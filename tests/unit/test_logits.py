@@ -187,6 +187,13 @@ def test_shards_that_differ_in_schema_or_number_are_refused(shards):
         logits.merge(shards, questions())
 
 
+@pytest.mark.parametrize("field", ["model", "revision", "quantisation", "template", "model_id"])
+def test_shards_of_another_configuration_are_refused_though_they_agree(shards, field):
+    assert len(logits.merge(shards, questions(), expected={field: "x"}).table) == 12
+    with pytest.raises(BadInput, match=f"0.parquet was made with {field} x where the configuration says other"):
+        logits.merge(shards, questions(), expected={field: "other"})
+
+
 def test_missing_repeated_and_foreign_questions_are_named(shards):
     with pytest.raises(BadInput, match=r"'random', 13\) is missing \(1 missing, 0 foreign\)"):
         logits.merge(shards, questions(13))
