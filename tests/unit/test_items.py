@@ -112,7 +112,7 @@ def test_save_and_load(tmp_path):
 def test_shards_cover_every_row_once_and_keep_images_whole(shards):
     images = [f"i{number // 6}" for number in range(30)]
     parts = [items.shard_rows(images, shard, shards).tolist() for shard in range(shards)]
-    assert sorted(sum(parts, [])) == list(range(30))
+    assert sorted(row for part in parts for row in part) == list(range(30))
     owners = [{images[row] for row in part} for part in parts]
     assert sum(map(len, owners)) == 5
 

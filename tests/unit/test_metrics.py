@@ -180,9 +180,7 @@ def test_metrics_are_finite_and_harmonic(cells):
     empty = not (held.tp + held.fp and held.positives and held.tp + held.fn)
     assert not empty or held.degenerate
     if not held.unknown_yes + held.unknown_no:
-        assert all(
-            values[name] == values[f"{name}_answered"] for name in ("f1", "recall", "accuracy", "yes_rate")
-        )
+        assert all(values[name] == values[f"{name}_answered"] for name in ("f1", "recall", "accuracy", "yes_rate"))
 
 
 @pytest.mark.parametrize(("labels", "answers", "degenerate"), [
@@ -292,9 +290,7 @@ def test_a_value_between_two_roundings_may_have_gone_either_way():
 
 def test_all_published_cells_of_the_four_other_models(shared_data):
     results = json.loads((shared_data / "released" / "multi_model_results.json").read_text())["results"]
-    cells = [
-        block for model in results.values() for split in model["splits"].values() for block in split.values()
-    ]
+    cells = [block for model in results.values() for split in model["splits"].values() for block in split.values()]
     assert len(cells) == 48
     for printed in cells:
         got = metrics.confusion_from_metrics(**printed, positives=1500, negatives=1500)
@@ -304,10 +300,7 @@ def test_all_published_cells_of_the_four_other_models(shared_data):
             round(printed["yes_rate"] * 3000),
         )
         if got.tp:
-            assert (
-                metrics.confusion_from_metrics(**printed | {"yes_rate": None}, positives=1500, negatives=1500)
-                == got
-            )
+            assert metrics.confusion_from_metrics(**printed | {"yes_rate": None}, positives=1500, negatives=1500) == got
 
 
 def test_records_are_frozen_and_exact():

@@ -119,7 +119,5 @@ def test_every_rule_gives_one_of_three_verdicts(text, label):
 
 
 def test_rules_carry_their_name_version_and_origin():
-    assert all(
-        parser.name == name and parser.version >= 1 and parser.source for name, parser in PARSERS.items()
-    )
+    assert all(parser.name == name and parser.version >= 1 and parser.source for name, parser in PARSERS.items())
     assert [name for name, parser in PARSERS.items() if parser.needs_label] == ["vcd"]

@@ -13,7 +13,7 @@ def checkout(tmp_path):
     for name, text in {
         "workflow/__init__.py": "",
         "workflow/lib/__init__.py": "",
-        "workflow/lib/a.py": '"""Doc."""\nfrom workflow.lib import b\n\n\ndef f(x):\n    """Doc."""\n    return b.g(x)\n',
+        "workflow/lib/a.py": '"""Doc."""\nfrom workflow.lib import b\n\n\ndef f(x):\n    """Doc."""\n    return b.g(x)\n',  # noqa: E501
         "workflow/lib/b.py": "def g(x):\n    return x + 1  # why\n",
         "workflow/lib/c.py": "VALUE = 1\n",
         "workflow/scripts/run.py": '"""Run."""\nfrom workflow.lib import a\n\na.f(1)\n',
@@ -69,7 +69,17 @@ def test_pins(tmp_path):
 
 ALLOWED = {
     "lib": {"numpy", "pandas", "pyarrow", "scipy", "matplotlib"},
-    "models": {"numpy", "pandas", "pyarrow", "torch", "transformers", "tokenizers", "safetensors", "PIL", "tqdm"},
+    "models": {
+        "numpy",
+        "pandas",
+        "pyarrow",
+        "torch",
+        "transformers",
+        "tokenizers",
+        "safetensors",
+        "PIL",
+        "tqdm",
+    },
     "scripts": set(),
 }
 # the configuration is checked by the schema library that Snakemake brings

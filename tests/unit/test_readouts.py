@@ -37,9 +37,7 @@ def view(*rows: dict, **others) -> View:
 
 def test_the_excluded_pair_against_the_emitted_token():
     # a row of the paper's kind: " No" is emitted, yet yes lies above no among the excluded forms
-    rows = view(
-        {1939: 24.5, 3869: 24.0, 3582: 10.25, 1217: 10.0}, {3869: 24.5, 1939: 24.0, 3582: 9.0, 1217: 9.5}
-    )
+    rows = view({1939: 24.5, 3869: 24.0, 3582: 10.25, 1217: 10.0}, {3869: 24.5, 1939: 24.0, 3582: 9.0, 1217: 9.5})
     assert readouts.read("legacy_2tok", rows).answer.tolist() == ["yes", "no"]
     assert readouts.read("legacy_2tok", rows).margin.tolist() == [0.25, -0.5]
     for name in ("legacy_8tok", "dynamic_single"):
@@ -143,9 +141,7 @@ def test_unknown_names_are_answered_with_the_nearest():
         BadInput, match=r"'legacy_8tk' is not known, the nearest is 'legacy_8tok': choose one of legacy_2tok,"
     ):
         readouts.get("legacy_8tk")
-    with pytest.raises(
-        BadInput, match="precision 'fp16' is not known: choose one of as_stored, float16, bfloat16"
-    ):
+    with pytest.raises(BadInput, match="precision 'fp16' is not known: choose one of as_stored, float16, bfloat16"):
         readouts.read("legacy_8tok", view({}), "fp16")
 
 
@@ -191,9 +187,7 @@ def test_empty_rows_give_empty_answers():
 def test_frames_hold_null_and_never_nan():
     rows = view({3869: 2.0, 1939: 0.5}, generated_text=["Yes"], labels=["yes"])
     scored = readouts.read("legacy_8tok", rows).frame()
-    assert scored.to_dict("records") == [
-        {"readout": "legacy_8tok", "answer": "yes", "tie": False, "margin": 1.5}
-    ]
+    assert scored.to_dict("records") == [{"readout": "legacy_8tok", "answer": "yes", "tie": False, "margin": 1.5}]
     parsed = readouts.read("string_parse", rows).frame()
     assert str(parsed["margin"].dtype) == "Float32" and parsed["margin"].isna().all()
     assert not np.isnan(parsed["margin"].to_numpy(dtype=np.float32, na_value=0)).any()

@@ -41,9 +41,7 @@ def answer_set(model="a", split="one", labels="ynyn", two="yyyn", eight="ynnn", 
         "candidate_ids": (1217, 3582, 3869),
         "candidate_texts": {3582: "yes"},
     }
-    return AnswerSet(
-        f"{model}/{split}.parquet", model=model, split=split, frame=pd.concat(frames), **given | others
-    )
+    return AnswerSet(f"{model}/{split}.parquet", model=model, split=split, frame=pd.concat(frames), **given | others)
 
 
 def test_confusion_table_follows_the_study_not_the_input():
@@ -80,9 +78,7 @@ def test_counts_and_answers_for_one_cell_are_refused():
         [["a", "one", "legacy_2tok", 1, 0, 0, 0, 0, 0, "published metrics"]],
         columns=["model", "split", "readout", *statistics.COUNTS, "basis"],
     )
-    with pytest.raises(
-        BadInput, match="model a, split one, readout legacy_2tok has both answers and published counts"
-    ):
+    with pytest.raises(BadInput, match="model a, split one, readout legacy_2tok has both answers and published counts"):
         statistics.confusion_table([answer_set()], [counts], STUDY)
     with pytest.raises(BadInput, match="a table of counts has no column 'basis'"):
         statistics.confusion_table([], [counts.drop(columns="basis")], STUDY)
@@ -134,9 +130,7 @@ def test_first_tokens_list_candidates_and_strangers():
 
 def test_transitions_pair_by_key_not_by_position():
     held = answer_set()
-    backwards = AnswerSet(
-        **{**vars(held), "frame": held.frame.sort_values(["readout", "id"], ascending=[True, False])}
-    )
+    backwards = AnswerSet(**{**vars(held), "frame": held.frame.sort_values(["readout", "id"], ascending=[True, False])})
     table = statistics.transition_table([backwards], STUDY)
     assert tuple(table.columns) == statistics.TRANSITION_COLUMNS
     assert table.equals(statistics.transition_table([held], STUDY))
@@ -170,9 +164,7 @@ def test_protocol_gap_table_by_hand():
 def test_a_readout_that_is_missing_is_named():
     held = answer_set()
     frame = held.frame[held.frame["readout"] != "legacy_2tok"]
-    with pytest.raises(
-        BadInput, match=r"no answers of readout legacy_2tok \(it has legacy_8tok, string_parse\)"
-    ):
+    with pytest.raises(BadInput, match=r"no answers of readout legacy_2tok \(it has legacy_8tok, string_parse\)"):
         statistics.transition_table([AnswerSet(**{**vars(held), "frame": frame})], STUDY)
 
 
@@ -233,9 +225,7 @@ def test_splits_that_share_nothing_still_have_their_rows():
     table = statistics.split_consistency_table(pairs, STUDY)
     assert table["shared"].tolist() == table["differ"].tolist() == [0, 0, 0, 0]
     assert statistics.split_differences(pairs, STUDY).empty
-    assert (
-        statistics.split_consistency_table([], STUDY).empty and statistics.split_differences([], STUDY).empty
-    )
+    assert statistics.split_consistency_table([], STUDY).empty and statistics.split_differences([], STUDY).empty
 
 
 def test_a_question_asked_twice_is_paired_once_each():
@@ -265,18 +255,13 @@ def test_one_question_with_two_labels_is_refused():
         answer_set(split="two", labels="n", two="y", eight="y"),
     ]
     questions = pd.concat([polls("one", ("i", CAT, "y")), polls("two", ("i", CAT, "n"))])
-    with pytest.raises(
-        BadInput, match=r"i: 'Is it a cat\?' has label yes in split one \(id 1\) and no in split two"
-    ):
+    with pytest.raises(BadInput, match=r"i: 'Is it a cat\?' has label yes in split one \(id 1\) and no in split two"):
         statistics.shared_questions(sets, questions, STUDY)
 
 
 def test_normalising_mends_the_one_misspelling_only():
     assert statistics.normalised_question(OWL_TYPO) == OWL
-    assert (
-        statistics.normalised_question("Is there a kimange in the image?")
-        == "Is there a kimange in the image?"
-    )
+    assert statistics.normalised_question("Is there a kimange in the image?") == "Is there a kimange in the image?"
 
 
 def test_answers_come_back_from_disk(tmp_path):
@@ -360,9 +345,7 @@ def released(shared_data):
             for readout, field in (("legacy_2tok", two), ("legacy_8tok", eight))
         )
         sets.append(
-            AnswerSet(
-                f"{model} {split}", "released", model, split, "released records", (1217, 3582), {}, frame
-            )
+            AnswerSet(f"{model} {split}", "released", model, split, "released records", (1217, 3582), {}, frame)
         )
     questions = pd.concat(
         items.read_polls(
@@ -379,9 +362,7 @@ def released(shared_data):
 def test_released_split_consistency(released):
     table = statistics.split_consistency_table(statistics.shared_questions(*released, RELEASED), RELEASED)
     columns = ["shared", "differ_emitted", "differ_two_token_only", "differ"]
-    total = (
-        table.groupby(["model", "split_a", "split_b", "label"])[columns].sum().apply(tuple, axis=1).to_dict()
-    )
+    total = table.groupby(["model", "split_a", "split_b", "label"])[columns].sum().apply(tuple, axis=1).to_dict()
     typos = table[table["typo"]].set_index(["model", "split_a", "split_b", "label"])["differ"].to_dict()
     first, second = "llava15", "llava16_mistral"
     assert total[first, "adversarial", "popular", "yes"] == (1500, 45, 17, 62)
@@ -393,9 +374,7 @@ def test_released_split_consistency(released):
     for model in RELEASED.models:
         assert total[model, "popular", "random", "yes"] == (1500, 0, 0, 0)
         assert total[model, "popular", "random", "no"] == (63, 0, 0, 0)
-    shared_typos = table[table["typo"] & (table["split_a"] == "adversarial") & (table["label"] == "yes")][
-        "shared"
-    ]
+    shared_typos = table[table["typo"] & (table["split_a"] == "adversarial") & (table["label"] == "yes")]["shared"]
     assert shared_typos.tolist() == [43] * 4
 
 
@@ -434,8 +413,4 @@ def test_released_protocol_gap(released):
     assert (ours["f1_tested"] == ours["f1_tested_closed_form"]).all() and ours["condition_holds"].all()
     # a vocabulary in which the eight ids mean other words: all no against all yes
     other = table[table["model"] == "llava16_mistral"]
-    assert (
-        other["f1_reference"].tolist() == [0.0] * 3
-        and (other["phi"] == 1).all()
-        and (other["rho_n"] == 1).all()
-    )
+    assert other["f1_reference"].tolist() == [0.0] * 3 and (other["phi"] == 1).all() and (other["rho_n"] == 1).all()

@@ -75,9 +75,7 @@ def test_form_table_of_mistral_is_table_10():
 
 def test_dynamic_single_without_a_single_form_says_so():
     bytes_only = {form: list(form.encode()) for form in (*tokens.YES_FORMS, *tokens.NO_FORMS)}
-    with pytest.raises(
-        BadInput, match=r"no yes form is a single token .*'yes' -> \[121, 101, 115\].*string_parse"
-    ):
+    with pytest.raises(BadInput, match=r"no yes form is a single token .*'yes' -> \[121, 101, 115\].*string_parse"):
         tokens.dynamic_single(bytes_only.__getitem__)
     with pytest.raises(BadInput, match="no no form is a single token"):
         tokens.dynamic_single({**bytes_only, "yes": [1]}.__getitem__)

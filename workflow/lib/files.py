@@ -60,9 +60,7 @@ def read_json(path: str | os.PathLike) -> object:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise BadInput(
-            f"{path} is not JSON ({error}): replace it with an intact copy of the file."
-        ) from None
+        raise BadInput(f"{path} is not JSON ({error}): replace it with an intact copy of the file.") from None
 
 
 def write_csv(frame: pd.DataFrame, path: str | os.PathLike) -> None:

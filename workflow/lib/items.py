@@ -73,9 +73,7 @@ def read_polls(path: str | Path, dataset: str, split: str, expected: Expected) -
         )
     text = path.read_text(encoding="utf-8")
     if text.lstrip().startswith("["):
-        raise BadInput(
-            f"{path} is one JSON array, but one JSON object a line is expected: write one question a line."
-        )
+        raise BadInput(f"{path} is one JSON array, but one JSON object a line is expected: write one question a line.")
     rows = [_poll(path, number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     labels = [row["label"] for row in rows]
     count = {label: labels.count(label) for label in LABELS}

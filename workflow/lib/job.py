@@ -11,7 +11,17 @@ from pathlib import Path
 from workflow.lib import files
 from workflow.lib.errors import BadInput
 
-LIBRARIES = ("numpy", "pandas", "pyarrow", "scipy", "matplotlib", "torch", "transformers", "tokenizers", "pillow")
+LIBRARIES = (
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "scipy",
+    "matplotlib",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "pillow",
+)
 
 
 def versions() -> dict[str, str]:

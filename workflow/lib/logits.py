@@ -245,7 +245,10 @@ def _short(value: object) -> str:
 
 
 def merge(
-    paths: Sequence[str | Path], items: pa.Table, may_differ: Sequence[str] = (), expected: Mapping | None = None
+    paths: Sequence[str | Path],
+    items: pa.Table,
+    may_differ: Sequence[str] = (),
+    expected: Mapping | None = None,
 ) -> Logits:
     """Join the shards of one (model, split) and restore the order of the items by key.
 
@@ -283,30 +286,32 @@ def merge(
                 f"{path} and {paths[0]} do not belong together ({'; '.join(fields)}): run one of them again under the "
                 "other's conditions."
             )
+    folder = Path(paths[0]).parent
     numbers = sorted(shard.identity["shard"] for shard in shards)
     if numbers != list(range(first.identity["shards"])):
-        raise BadInput(
-            f"{Path(paths[0]).parent}: shards {numbers} were given where 0 to {first.identity['shards'] - 1} are expected."
-        )
+        last = first.identity["shards"] - 1
+        raise BadInput(f"{folder}: shards {numbers} were given where 0 to {last} are expected.")
     table = pa.concat_tables([shard.table for shard in shards])
     order = {key: row for row, key in enumerate(_keys(table))}
     if len(order) != len(table):
         keys = _keys(table)
         repeated = next(key for row, key in enumerate(keys) if order[key] != row)
-        raise BadInput(f"{Path(paths[0]).parent}: question {repeated} is in more than one shard.")
+        raise BadInput(f"{folder}: question {repeated} is in more than one shard.")
     wanted = _keys(items)
     absent = [key for key in wanted if key not in order]
     foreign = order.keys() - set(wanted)
     if absent or foreign:
         what = f"question {absent[0]} is missing" if absent else f"question {min(foreign)} is not among the items"
         raise BadInput(
-            f"{Path(paths[0]).parent}: {what} ({len(absent)} missing, {len(foreign)} foreign): the shards answer another "
-            "question file; run them again."
+            f"{folder}: {what} ({len(absent)} missing, {len(foreign)} foreign): the shards answer "
+            "another question file; run them again."
         )
     table = table.take([order[key] for key in wanted])
-    moved = [key for key, a, b in zip(wanted, table["image"].to_pylist(), items["image"].to_pylist(), strict=True) if a != b]
+    moved = [
+        key for key, a, b in zip(wanted, table["image"].to_pylist(), items["image"].to_pylist(), strict=True) if a != b
+    ]
     if moved:
-        raise BadInput(f"{Path(paths[0]).parent}: question {moved[0]} was asked about another image than the items say.")
+        raise BadInput(f"{folder}: question {moved[0]} was asked about another image than the items say.")
     identity = {**first.identity, "shard": "merged", "rows": len(table)}
     for field in may_differ:
         found = sorted({_short(shard.identity.get(field)) for shard in shards})

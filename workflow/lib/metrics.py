@@ -180,8 +180,7 @@ def _check_rows(**columns: tuple[Sequence[str], tuple[str, ...]]) -> None:
         for row, value in enumerate(values):
             if not isinstance(value, str) or value not in allowed:
                 raise BadInput(
-                    f"row {row} (counted from 0): {name} is {value!r} where one of {', '.join(allowed)} is "
-                    "expected."
+                    f"row {row} (counted from 0): {name} is {value!r} where one of {', '.join(allowed)} is expected."
                 )
 
 
@@ -261,9 +260,7 @@ def transitions(
     return row("yes"), row("no")
 
 
-def closed_form_f1(
-    p: int, n: int, t: int, g: int, rho_n: Fraction | float = 0, phi: Fraction | float = 0
-) -> float:
+def closed_form_f1(p: int, n: int, t: int, g: int, rho_n: Fraction | float = 0, phi: Fraction | float = 0) -> float:
     """Return the F1 after shares of a reference readout's no answers turn into yes (Appendix C).
 
     TP = T + phi (P - T), FP = N - G + rho_N G, FN = (1 - phi)(P - T), F1 = 2 TP / (2 TP + FP + FN). With both

@@ -131,10 +131,7 @@ def _without_punctuation(text: str) -> str:
     any other becomes a space. Full stops are deleted unless a digit follows.
     """
     delete_all = _DIGITS_AROUND_COMMA.search(text) is not None
-    blanks = {
-        mark: "" if delete_all or f"{mark} " in text or f" {mark}" in text else " "
-        for mark in _VQA_PUNCTUATION
-    }
+    blanks = {mark: "" if delete_all or f"{mark} " in text or f" {mark}" in text else " " for mark in _VQA_PUNCTUATION}
     # there the flag re.UNICODE (32) lands in the place of the count, so the 33rd full stop survives
     return _PERIOD_NOT_BEFORE_DIGIT.sub("", text.translate(str.maketrans(blanks)), count=32)
 
@@ -146,9 +143,7 @@ PARSERS: dict[str, Parser] = {
         Parser("pope_official", 1, "RUCAIBox/POPE evaluate.py; LLaVA 4241f08, eval_pope.py", pope_official),
         Parser("opera", 1, "shikiw/OPERA 2a0a234, pope_eval.py", opera),
         Parser("vcd", 1, "DAMO-NLP-SG/VCD 039af55, eval_pope.py", vcd, needs_label=True),
-        Parser(
-            "lmms_eval_pope", 1, "EvolvingLMMs-Lab/lmms-eval 2c03baf, tasks/pope/utils.py", lmms_eval_pope
-        ),
+        Parser("lmms_eval_pope", 1, "EvolvingLMMs-Lab/lmms-eval 2c03baf, tasks/pope/utils.py", lmms_eval_pope),
         Parser("mme", 1, "EvolvingLMMs-Lab/lmms-eval 306a8b4, tasks/mme/utils.py", mme),
         Parser("vlmevalkit", 1, "open-compass/VLMEvalKit 0c7163c, dataset/utils/yorn.py", vlmevalkit),
     )

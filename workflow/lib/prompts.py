@@ -2,8 +2,8 @@
 
 A template is a name, a kind and a text with ``{question}`` in it. Kind ``text`` is the whole prompt, with the
 image placeholder of the model family in its place; kind ``chat`` is the text of one user turn, which the
-checkpoint's own chat template wraps. The text that the paper prints and the text that its released code used are kept as two
-templates by name, because they differ in the suffix "Answer yes or no only."
+checkpoint's own chat template wraps. The text that the paper prints and the text that its released code used
+are two templates by name, because they differ in the suffix "Answer yes or no only."
 """
 
 import hashlib

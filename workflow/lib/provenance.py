@@ -88,7 +88,7 @@ def _parsed(path: Path) -> tuple[str, tuple[str, ...]]:
     return _parse(path, status.st_mtime_ns, status.st_size)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _parse(path: Path, _mtime: int, _size: int) -> tuple[str, tuple[str, ...]]:
     tree = ast.parse(path.read_bytes(), filename=str(path))
     imports: set[str] = set()
@@ -101,6 +101,10 @@ def _parse(path: Path, _mtime: int, _size: int) -> tuple[str, tuple[str, ...]]:
         body = getattr(node, "body", None)
         if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) and body:
             first = body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
                 node.body = body[1:]
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest(), tuple(sorted(imports))

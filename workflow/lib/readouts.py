@@ -126,18 +126,12 @@ REGISTRY: dict[str, Readout] = {
     readout.name: readout
     for readout in (
         _token_set("legacy_2tok", tokens.LEGACY_2TOK, "max", "Section 3.1, two-token protocol"),
-        _token_set(
-            "legacy_8tok", tokens.LEGACY_8TOK, "max", "Section 3.1, eight-token protocol; Algorithm 1"
-        ),
+        _token_set("legacy_8tok", tokens.LEGACY_8TOK, "max", "Section 3.1, eight-token protocol; Algorithm 1"),
         _token_set("dynamic_single", "dynamic", "max", "Section 6, Listing 1"),
         _token_set("dynamic_logsumexp", "dynamic", "logsumexp", "Section 3.1, the aggregator argued against"),
         _string("string_parse", "generated", parsers.PARSERS["string_parse"]),
         _string("string_parse_returned", "returned", parsers.PARSERS["string_parse"]),
-        *(
-            _string(name, "generated", parser)
-            for name, parser in parsers.PARSERS.items()
-            if name != "string_parse"
-        ),
+        *(_string(name, "generated", parser) for name, parser in parsers.PARSERS.items() if name != "string_parse"),
     )
 }
 """All readouts by name, in the order in which results list them."""
@@ -150,9 +144,7 @@ def get(name: str) -> Readout:
     if name in REGISTRY:
         return REGISTRY[name]
     nearest = difflib.get_close_matches(str(name), NAMES, n=1, cutoff=0.0)[0]
-    raise BadInput(
-        f"readout {name!r} is not known, the nearest is {nearest!r}: choose one of {', '.join(NAMES)}."
-    )
+    raise BadInput(f"readout {name!r} is not known, the nearest is {nearest!r}: choose one of {', '.join(NAMES)}.")
 
 
 def read(name: str, view: LogitsView, precision: str = "as_stored") -> Answers:
@@ -192,9 +184,7 @@ def read(name: str, view: LogitsView, precision: str = "as_stored") -> Answers:
         _AGGREGATORS[readout.aggregator](logits[:, [columns[token] for token in side]])
         for side in (token_set.yes, token_set.no)
     )
-    return Answers(
-        name, np.where(yes > no, parsers.YES, parsers.NO), yes == no, (yes - no).astype(np.float32)
-    )
+    return Answers(name, np.where(yes > no, parsers.YES, parsers.NO), yes == no, (yes - no).astype(np.float32))
 
 
 def resolved(readout: Readout, view: LogitsView) -> TokenSet:
@@ -213,8 +203,7 @@ def _parsed(readout: Readout, view: LogitsView) -> Answers:
     texts = view.generated_text if readout.text == "generated" else view.returned_text
     if len(texts) != len(view.labels):
         raise BadInput(
-            f"{_source(view)}: {len(texts)} texts for {len(view.labels)} labels: give one text and one label "
-            "a row."
+            f"{_source(view)}: {len(texts)} texts for {len(view.labels)} labels: give one text and one label a row."
         )
     verdicts = [readout.parser(text, label) for text, label in zip(texts, view.labels, strict=True)]
     return Answers(readout.name, np.array(verdicts, dtype="U7"), np.zeros(len(texts), bool), None)
@@ -234,9 +223,7 @@ def _checked(view: LogitsView) -> np.ndarray:
         )
     if logits.dtype not in (np.float32, np.float16):
         # rounding silently could make or hide ties
-        raise BadInput(
-            f"{_source(view)}: logits are {logits.dtype} where float32 is expected: store them as float32."
-        )
+        raise BadInput(f"{_source(view)}: logits are {logits.dtype} where float32 is expected: store them as float32.")
     for problem, found, remedy in (
         (
             "NaN, not a number",

@@ -96,14 +96,10 @@ class AnswerSet:
                 raise BadInput(f"{self.source} has no column {column!r}: read the answers again.")
             if frame[column].isna().any():
                 row = int(frame[column].isna().to_numpy().argmax())
-                raise BadInput(
-                    f"{self.source} row {row}: {column} is missing (null): read the answers again."
-                )
+                raise BadInput(f"{self.source} row {row}: {column} is missing (null): read the answers again.")
         if (frame["split"] != self.split).any():
             other = frame.loc[frame["split"] != self.split, "split"].iloc[0]
-            raise BadInput(
-                f"{self.source} holds split {other!r} beside {self.split!r}: one file holds one split."
-            )
+            raise BadInput(f"{self.source} holds split {other!r} beside {self.split!r}: one file holds one split.")
         if frame.duplicated(keys).any():
             row = frame.loc[frame.duplicated(keys)].iloc[0]
             raise BadInput(
@@ -254,9 +250,7 @@ def first_token_table(sets: Iterable[AnswerSet], study: Study) -> pd.DataFrame:
     for held in _ordered(sets, study):
         questions = held.questions()
         count = questions["emitted_id"].value_counts()
-        texts = held.candidate_texts | dict(
-            zip(questions["emitted_id"], questions["emitted_text"], strict=True)
-        )
+        texts = held.candidate_texts | dict(zip(questions["emitted_id"], questions["emitted_text"], strict=True))
         for token in sorted({*held.candidate_ids, *(int(token) for token in count.index)}):
             values = (
                 study.name,
@@ -289,9 +283,7 @@ def transition_table(sets: Iterable[AnswerSet], study: Study) -> pd.DataFrame:
                 "reference": REFERENCE,
                 "tested": TESTED,
             }
-            rows.append(
-                fixed | {name: getattr(row, name) for name in TRANSITION_COLUMNS if name not in fixed}
-            )
+            rows.append(fixed | {name: getattr(row, name) for name in TRANSITION_COLUMNS if name not in fixed})
     return pd.DataFrame(rows, columns=list(TRANSITION_COLUMNS))
 
 
@@ -323,9 +315,7 @@ def protocol_gap_table(sets: Iterable[AnswerSet], study: Study) -> pd.DataFrame:
             "rates_from": rates_from,
             "f1_transplanted": gap.f1_transplanted(donor),
         }
-        rows.append(
-            values | {name: getattr(gap, name) for name in PROTOCOL_GAP_COLUMNS if name not in values}
-        )
+        rows.append(values | {name: getattr(gap, name) for name in PROTOCOL_GAP_COLUMNS if name not in values})
     return pd.DataFrame(rows, columns=list(PROTOCOL_GAP_COLUMNS))
 
 
@@ -375,9 +365,7 @@ def shared_questions(sets: Iterable[AnswerSet], questions: pd.DataFrame, study: 
     pairs = []
     for model in study.models:
         for a, b in itertools.combinations([split for split in study.splits if (model, split) in tables], 2):
-            rows = tables[model, a].merge(
-                tables[model, b], on=match, suffixes=("_a", "_b"), validate="one_to_one"
-            )
+            rows = tables[model, a].merge(tables[model, b], on=match, suffixes=("_a", "_b"), validate="one_to_one")
             contradicting = rows["label_a"] != rows["label_b"]
             if contradicting.any():
                 row = rows.loc[contradicting].iloc[0]
@@ -389,9 +377,7 @@ def shared_questions(sets: Iterable[AnswerSet], questions: pd.DataFrame, study: 
             rows = rows.rename(columns={"label_a": "label"}).drop(columns="label_b")
             rows["typo"] = rows["question_a"] != rows["question_b"]
             rows["differ_emitted"] = rows["emitted_id_a"] != rows["emitted_id_b"]
-            rows["differ_two_token_only"] = ~rows["differ_emitted"] & (
-                rows["two_token_a"] != rows["two_token_b"]
-            )
+            rows["differ_two_token_only"] = ~rows["differ_emitted"] & (rows["two_token_a"] != rows["two_token_b"])
             rows["differ"] = rows["differ_emitted"] | rows["differ_two_token_only"]
             pairs.append(SplitPair(model, a, b, rows))
     return pairs
@@ -400,9 +386,7 @@ def shared_questions(sets: Iterable[AnswerSet], questions: pd.DataFrame, study: 
 def _with_items(held: AnswerSet, questions: pd.DataFrame) -> pd.DataFrame:
     asked = questions.loc[questions["split"] == held.split, [*_KEY, "image", "question", "label"]]
     answered = held.with_answers(two_token=TESTED)
-    both = answered.merge(
-        asked, on=_KEY, how="outer", suffixes=("", "_asked"), indicator=True, validate="one_to_one"
-    )
+    both = answered.merge(asked, on=_KEY, how="outer", suffixes=("", "_asked"), indicator=True, validate="one_to_one")
     for side, what in (("left_only", "is answered but not among the items"), ("right_only", "has no answer")):
         if (both["_merge"] == side).any():
             row = both.loc[both["_merge"] == side].iloc[0]
@@ -420,9 +404,7 @@ def _with_items(held: AnswerSet, questions: pd.DataFrame) -> pd.DataFrame:
     both = both.sort_values("id", kind="stable", ignore_index=True)
     both["normalised"] = both["question"].map(normalised_question)
     both["occurrence"] = both.groupby(["dataset", "image", "normalised"]).cumcount()
-    return both[
-        ["dataset", "id", "image", "question", "normalised", "occurrence", "label", "emitted_id", "two_token"]
-    ]
+    return both[["dataset", "id", "image", "question", "normalised", "occurrence", "label", "emitted_id", "two_token"]]
 
 
 def split_consistency_table(pairs: Iterable[SplitPair], study: Study) -> pd.DataFrame:
@@ -438,9 +420,7 @@ def split_consistency_table(pairs: Iterable[SplitPair], study: Study) -> pd.Data
     for model, split_a, split_b, shared in pairs:
         for label, typo in itertools.product(metrics.LABELS, (False, True)):
             cell = shared[(shared["label"] == label) & (shared["typo"] == typo)]
-            differing = (
-                int(cell[name].sum()) for name in ("differ_emitted", "differ_two_token_only", "differ")
-            )
+            differing = (int(cell[name].sum()) for name in ("differ_emitted", "differ_two_token_only", "differ"))
             values = study.name, model, split_a, split_b, label, typo, len(cell), *differing
             rows.append(dict(zip(CONSISTENCY_COLUMNS, values, strict=True)))
     return pd.DataFrame(rows, columns=list(CONSISTENCY_COLUMNS))

@@ -58,9 +58,7 @@ def _ids(side: str, given: Iterable[int]) -> tuple[int, ...]:
     for token in ids:
         # numpy integers pass through __index__; booleans and floats are slips, not ids
         if isinstance(token, bool) or not hasattr(token, "__index__") or int(token) < 0:
-            raise BadInput(
-                f"{token!r} on the {side} side of a token set is no token id: use integers from 0 upward."
-            )
+            raise BadInput(f"{token!r} on the {side} side of a token set is no token id: use integers from 0 upward.")
     ids = tuple(int(token) for token in ids)
     if not ids:
         raise BadInput(f"the {side} side of a token set is empty: name at least one token id.")
@@ -132,9 +130,7 @@ def dynamic_single(encode: Encode) -> TokenSet:
     try:
         return TokenSet(**sides)
     except BadInput as problem:
-        raise BadInput(
-            f"dynamic_single cannot be derived from this tokenizer ({listed}): {problem}"
-        ) from None
+        raise BadInput(f"dynamic_single cannot be derived from this tokenizer ({listed}): {problem}") from None
 
 
 def declared_ids(sets: Iterable[TokenSet]) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ class Family(llava.Family):
     unquantised = ("lm_head", "model.visual")
 
     def encode(self, images: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
-        """Return processor output; without ``mm_token_type_ids`` generate would place the image wrongly and say nothing."""
+        """Return processor output; without ``mm_token_type_ids`` generate places the image wrongly and says nothing."""
         inputs = super().encode(images, prompts)
         if "mm_token_type_ids" not in inputs:
             raise RuntimeError("the Qwen2-VL processor returned no mm_token_type_ids; use the pinned transformers")

@@ -81,8 +81,8 @@ def infer(
     check_checkpoint(checkpoint, manifest)
     if settings["family"] == "mplug_owl2" and not settings.get("remote_code"):
         raise BadInput(
-            f"model {model} runs modelling code from its checkpoint: set models.{model}.remote_code to true if you trust "
-            f"revision {settings['revision']} of {settings['model_id']}."
+            f"model {model} runs modelling code from its checkpoint: set models.{model}.remote_code to true if you "
+            f"trust revision {settings['revision']} of {settings['model_id']}."
         )
     adapter = load_adapter(settings["family"], Path(checkpoint).parent, precision)
     template = Template(**settings["template"])
@@ -130,16 +130,25 @@ def infer(
 
 
 def _answer(
-    adapter: Adapter, table: pa.Table, template: Template, folder: Path, candidates: tuple[int, ...], run: Mapping
+    adapter: Adapter,
+    table: pa.Table,
+    template: Template,
+    folder: Path,
+    candidates: tuple[int, ...],
+    run: Mapping,
 ) -> list[dict]:
     polled = [
-        engines.Question(row["dataset"], row["split"], row["id"], row["image"], adapter.render(template, row["question"]))
+        engines.Question(
+            row["dataset"], row["split"], row["id"], row["image"], adapter.render(template, row["question"])
+        )
         for row in table.to_pylist()
     ]
     rows: list[dict] = []
     with tqdm(total=len(polled), unit="question", desc=f"{folder.parent.name} {run['engine']}", mininterval=2) as bar:
         engine = engines.ENGINES[run["engine"]]
-        for batch in engine(adapter, polled, lambda name: images.open_image(folder / name), candidates, run["batch_size"]):
+        for batch in engine(
+            adapter, polled, lambda name: images.open_image(folder / name), candidates, run["batch_size"]
+        ):
             rows.extend(batch)
             bar.update(len(batch))
     return rows
@@ -161,7 +170,10 @@ def check_images(table: pa.Table, image_table: str, folder: Path) -> None:
         if name not in declared or not path.is_file():
             what, mend = "is missing", "fetch or build the images again"
         elif files.sha256(path) != declared[name]:
-            what, mend = f"is not the file that {image_table} declares", "restore it or build the images again"
+            what, mend = (
+                f"is not the file that {image_table} declares",
+                "restore it or build the images again",
+            )
         else:
             continue
         raise BadInput(f"{path} {what}; questions {', '.join(map(str, affected))} need it: {mend}.")
