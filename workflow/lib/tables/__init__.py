@@ -1,0 +1,1 @@
+"""The tables of the papers, each a pure function from statistics to a `render.Table`."""

@@ -1,0 +1,125 @@
+"""
+Needs: <results>/statistics.
+Makes: the first paper's tables as <results>/tables/tableN.csv (full precision), .md and .tex (printed decimals),
+each with a sidecar .json that says where it comes from.
+"""
+
+# the model that the single-model tables of the first paper are about
+AUDITED = "llava15"
+TABLES = ["table1", "table2", "table4", "table7", "table13"]
+
+
+rule tabulate_table1:
+    input:
+        first_tokens="<results>/statistics/first_tokens.csv",
+    output:
+        csv="<results>/tables/table1.csv",
+        md="<results>/tables/table1.md",
+        tex="<results>/tables/table1.tex",
+        sidecar="<results>/tables/table1.json",
+    log:
+        "<results>/logs/tabulate_table1.log",
+    benchmark:
+        "<results>/benchmarks/tabulate_table1.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        study=STUDY,
+        note=NOTE,
+        model=AUDITED,
+        code=code_digest("tabulate_table1"),
+    script:
+        "../scripts/tabulate_table1.py"
+
+
+rule tabulate_table2:
+    input:
+        confusion="<results>/statistics/confusion.csv",
+    output:
+        csv="<results>/tables/table2.csv",
+        md="<results>/tables/table2.md",
+        tex="<results>/tables/table2.tex",
+        sidecar="<results>/tables/table2.json",
+    log:
+        "<results>/logs/tabulate_table2.log",
+    benchmark:
+        "<results>/benchmarks/tabulate_table2.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        study=STUDY,
+        note=NOTE,
+        model=AUDITED,
+        code=code_digest("tabulate_table2"),
+    script:
+        "../scripts/tabulate_table2.py"
+
+
+rule tabulate_table4:
+    input:
+        confusion="<results>/statistics/confusion.csv",
+    output:
+        csv="<results>/tables/table4.csv",
+        md="<results>/tables/table4.md",
+        tex="<results>/tables/table4.tex",
+        sidecar="<results>/tables/table4.json",
+    log:
+        "<results>/logs/tabulate_table4.log",
+    benchmark:
+        "<results>/benchmarks/tabulate_table4.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        study=STUDY,
+        note=NOTE,
+        display=DISPLAY,
+        string_parse={model: config["models"][model]["string_parse"] for model in MODELS},
+        code=code_digest("tabulate_table4"),
+    script:
+        "../scripts/tabulate_table4.py"
+
+
+rule tabulate_table7:
+    input:
+        transitions="<results>/statistics/transitions.csv",
+    output:
+        csv="<results>/tables/table7.csv",
+        md="<results>/tables/table7.md",
+        tex="<results>/tables/table7.tex",
+        sidecar="<results>/tables/table7.json",
+    log:
+        "<results>/logs/tabulate_table7.log",
+    benchmark:
+        "<results>/benchmarks/tabulate_table7.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        study=STUDY,
+        note=NOTE,
+        model=AUDITED,
+        code=code_digest("tabulate_table7"),
+    script:
+        "../scripts/tabulate_table7.py"
+
+
+rule tabulate_table13:
+    input:
+        confusion="<results>/statistics/confusion.csv",
+    output:
+        csv="<results>/tables/table13.csv",
+        md="<results>/tables/table13.md",
+        tex="<results>/tables/table13.tex",
+        sidecar="<results>/tables/table13.json",
+    log:
+        "<results>/logs/tabulate_table13.log",
+    benchmark:
+        "<results>/benchmarks/tabulate_table13.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        study=STUDY,
+        note=NOTE,
+        model=AUDITED,
+        code=code_digest("tabulate_table13"),
+    script:
+        "../scripts/tabulate_table13.py"
