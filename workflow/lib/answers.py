@@ -118,7 +118,7 @@ def save(table: pa.Table, path: str | Path, metadata: dict) -> None:
 def load(path: str | Path) -> tuple[pd.DataFrame, dict]:
     """Return the rows and the metadata of an answers file; BadInput where it is not one."""
     try:
-        table = pq.read_table(path)
+        table = pq.ParquetFile(path).read()
     except (pa.ArrowException, OSError) as error:
         raise BadInput(f"{path} is not a readable Parquet file ({error}): rebuild it.") from None
     for field in SCHEMA:

@@ -7,10 +7,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from workflow.lib.errors import BadInput
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @contextmanager
@@ -63,7 +65,7 @@ def read_json(path: str | os.PathLike) -> object:
         raise BadInput(f"{path} is not JSON ({error}): replace it with an intact copy of the file.") from None
 
 
-def write_csv(frame: pd.DataFrame, path: str | os.PathLike) -> None:
+def write_csv(frame: "pd.DataFrame", path: str | os.PathLike) -> None:
     """Write a table as CSV: full precision, ``\\n`` line ends, booleans as true and false.
 
     Missing values are refused, because a degenerate case has a label in this project and never a blank or a
@@ -77,8 +79,11 @@ def write_csv(frame: pd.DataFrame, path: str | os.PathLike) -> None:
         frame.assign(**booleans).to_csv(temporary, index=False, lineterminator="\n")
 
 
-def read_csv(path: str | os.PathLike) -> pd.DataFrame:
+def read_csv(path: str | os.PathLike) -> "pd.DataFrame":
     """Return a table written by `write_csv`; empty cells stay empty strings, true and false become booleans."""
+    # importing pandas takes longer than most jobs do, and most jobs read and write no CSV
+    import pandas as pd
+
     try:
         frame = pd.read_csv(path, keep_default_na=False, encoding="utf-8")
     except (ValueError, OSError) as error:

@@ -157,7 +157,7 @@ def save(table: pa.Table, path: str | Path, metadata: dict) -> None:
 def load(path: str | Path) -> tuple[pa.Table, dict]:
     """Return the items of a split and the metadata of the file; BadInput where the schema is another."""
     try:
-        table = pq.read_table(path)
+        table = pq.ParquetFile(path).read()
     except (pa.ArrowException, OSError) as error:
         raise BadInput(f"{path} is not a readable Parquet file ({error}): rebuild it.") from None
     metadata = json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))

@@ -214,7 +214,7 @@ def read(path: str | Path) -> Logits:
         Where the file is no Parquet file, carries no identity, or breaks the contract.
     """
     try:
-        table = pq.read_table(path)
+        table = pq.ParquetFile(path).read()
     except (pa.ArrowException, OSError) as error:
         raise BadInput(f"{path} is not a whole Parquet file ({error}): delete it and run that shard again.") from None
     stored = (table.schema.metadata or {}).get(METADATA_KEY)

@@ -28,7 +28,8 @@ class Family(Adapter):
             folder, trust_remote_code=True, **precision.load_arguments(self.unquantised)
         )
         self.model = precision.placed(model)
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        # without the configuration at hand this would load, and ask about, the remote code once more
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, config=self.model.config)
         self.image_processor = CLIPImageProcessorPil.from_pretrained(folder)
 
     @property

@@ -29,6 +29,9 @@ PRELOADED = (
     "transformers.models.llava.modeling_llava",
     "transformers.models.llava.processing_llava",
     "transformers.generation.utils",
+    "transformers.models.clip.image_processing_pil_clip",
+    "transformers.models.auto.tokenization_auto",
+    "PIL.PngImagePlugin",
     "pyarrow.parquet",
 )
 
