@@ -27,11 +27,14 @@ if config["begins_at"] == "model":
 else:
 
     include: "workflow/rules/records.smk"
+    include: "workflow/rules/signals_released.smk"
     include: "workflow/rules/items.smk"
 
 
 include: "workflow/rules/statistics.smk"
+include: "workflow/rules/comparisons.smk"
 include: "workflow/rules/tables.smk"
+include: "workflow/rules/tables_signals.smk"
 include: "workflow/rules/claims.smk"
 
 

@@ -32,9 +32,7 @@ rule check_claims:
 
 rule check_number:
     input:
-        tables=lambda wildcards: [
-            f"<results>/{name}" for name in tables_needed([CLAIMS[wildcards.claim]], STUDY)
-        ],
+        tables=lambda wildcards: [f"<results>/{name}" for name in tables_needed([CLAIMS[wildcards.claim]], STUDY)],
     output:
         number="<results>/numbers/{claim}.json",
     log:
@@ -48,6 +46,7 @@ rule check_number:
     params:
         study=STUDY,
         note=NOTE,
+        planted=PLANTED,
         claim=lambda wildcards: vars(CLAIMS[wildcards.claim]),
         reasons=sha256(REASONS),
         code=code_digest("check_number"),

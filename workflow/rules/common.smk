@@ -34,10 +34,14 @@ DISPLAY = {model: config["models"][model]["display"] for model in MODELS}
 # the part of `run` that may move a logit; the rest would rerun inference for nothing
 INFERENCE_KEYS = ["shards", "engine", "batch_size", "device", "dtype", "quantisation", "attention", "threads"]
 # pins of the libraries that may move a logit, so that a new version of one of them reruns inference
-MODEL_LIBRARIES = provenance.pins(ROOT / "envs/cpu.lock", ["torch", "transformers", "tokenizers", "safetensors", "pillow", "numpy"])
+MODEL_LIBRARIES = provenance.pins(
+    ROOT / "envs/cpu.lock", ["torch", "transformers", "tokenizers", "safetensors", "pillow", "numpy"]
+)
 # the idle process of this run, see workflow/models/warm.py
 WARM = []
 NOTE = " ".join(config["note"].split())
+# what was planted in models that this workflow trained; stands in the sidecar of every exhibit
+PLANTED = {model: config["mini"]["models"][model]["planted"] for model in MODELS} if STUDY == "mini" else {}
 
 
 wildcard_constraints:
@@ -83,3 +87,15 @@ def write_run_config():
     """Keep the merged configuration of this run where its results go."""
     merged = yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=False, allow_unicode=True, width=110)
     files.write_text(merged, f"{config['pathvars']['results']}/run_config.yaml")
+
+
+def training_settings(model):
+    """The parts of the configuration that one mini checkpoint depends on."""
+    templates = config["models"][model]["templates"]
+    return {
+        "seed": config["seed"],
+        "world": config["scenes"]["world"],
+        "shape": config["mini"]["shape"],
+        "models": {model: config["mini"]["models"][model]},
+        "templates": {name: dict(config["prompts"][text]) for name, text in templates.items()},
+    }

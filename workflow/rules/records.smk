@@ -50,9 +50,7 @@ rule convert_records:
         dataset=config["dataset"]["name"],
         kind=lambda wildcards: config["models"][wildcards.model]["records"]["kind"],
         declared=lambda wildcards: declared(config["models"][wildcards.model], wildcards.split, ROWS),
-        source=lambda wildcards: SOURCES[
-            source_of(config["models"][wildcards.model], wildcards.split)
-        ].identity(),
+        source=lambda wildcards: SOURCES[source_of(config["models"][wildcards.model], wildcards.split)].identity(),
         code=code_digest("convert_records"),
     script:
         "../scripts/convert_records.py"
@@ -72,9 +70,7 @@ rule convert_counts:
     conda:
         "../../envs/cpu.yaml"
     params:
-        declared=lambda wildcards: [
-            declared(config["models"][wildcards.model], split, ROWS) for split in SPLITS
-        ],
+        declared=lambda wildcards: [declared(config["models"][wildcards.model], split, ROWS) for split in SPLITS],
         string_parse=lambda wildcards: config["models"][wildcards.model]["string_parse"],
         code=code_digest("convert_counts"),
     script:

@@ -89,6 +89,7 @@ rule compare_splits:
         splits=SPLITS,
         readouts=READOUTS,
         note=NOTE,
+        planted=PLANTED,
         code=code_digest("compare_splits"),
     script:
         "../scripts/compare_splits.py"
