@@ -1,0 +1,1 @@
+"""Very small models of the true architectures, trained by the workflow itself."""
