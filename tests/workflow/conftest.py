@@ -34,7 +34,7 @@ class Checkout:
         """Run snakemake; ``overlay`` is the --configfile, None for the default study."""
         options = ["--configfile", overlay] if overlay else []
         return subprocess.run(
-            self.command(*options, *arguments),
+            self.command(*arguments, *options),
             cwd=self.folder,
             env=self.environment(),
             capture_output=True,
