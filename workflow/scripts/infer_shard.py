@@ -1,11 +1,11 @@
 """Run one shard of a split through a model and store its logits."""
 
 from workflow.lib import job
-from workflow.models import shard, warm
+from workflow.models import jobs, warm
 
 with job.opened(snakemake) as run:
     warm.call(
-        shard.infer,
+        jobs.infer_shard,
         run.input.questions,
         run.input.images,
         run.input.checkpoint,
