@@ -37,6 +37,12 @@ INFERENCE_KEYS = ["shards", "engine", "batch_size", "device", "dtype", "quantisa
 MODEL_LIBRARIES = provenance.pins(
     ROOT / "envs/cpu.lock", ["torch", "transformers", "tokenizers", "safetensors", "pillow", "numpy"]
 )
+# the released runs behind Table 11: first 500 adversarial questions, template by the name that the mini study uses
+TEMPLATE_RECORDS = {
+    "as_run": {"prompt_mode": "paper_template"},
+    "native": {"prompt_mode": "native_chat_template"},
+}
+TEMPLATE_ROWS = {"split": "adversarial", "rows": 500}
 # the idle process of this run, see workflow/models/warm.py
 WARM = []
 NOTE = " ".join(config["note"].split())
@@ -48,6 +54,7 @@ wildcard_constraints:
     model="|".join(map(re.escape, MODELS)),
     split="|".join(map(re.escape, SPLITS)),
     shard="|".join(map(str, SHARDS)),
+    template="as_run|paper|native",
 
 
 def code_digest(script, *modules):
@@ -55,11 +62,10 @@ def code_digest(script, *modules):
     return provenance.code_digest(ROOT, script, *modules)
 
 
-def model_settings(model):
-    """What inference takes from a model's catalogue entry: only the prompt template in force is in it."""
+def model_settings(model, template=config["run"]["template"]):
+    """What inference takes from a model's catalogue entry: only one prompt template is in it."""
     entry = config["models"][model]
     kept = {key: entry[key] for key in ("family", "model_id", "revision", "remote_code")}
-    template = config["run"]["template"]
     return kept | {"template": {"name": template} | config["prompts"][entry["templates"][template]]}
 
 
@@ -99,3 +105,27 @@ def training_settings(model):
         "models": {model: config["mini"]["models"][model]},
         "templates": {name: dict(config["prompts"][text]) for name, text in templates.items()},
     }
+
+
+def figure_labels(number, kind):
+    """Labels of a figure in the report."""
+    return {"exhibit": f"Figure {number}", "file": kind}
+
+
+def published(path):
+    """Where a table of the papers stands, and its contents' digest, so that an edit makes its users again."""
+    return {"path": path.relative_to(ROOT.resolve()).as_posix(), "sha256": files.sha256(path)}
+
+
+def template_source(wildcards):
+    """Name of the record file of one model under one template."""
+    model_id = "_".join(Path(config["models"][wildcards.model]["model_id"]).parts)
+    run = f"{TEMPLATE_ROWS['split']}_{TEMPLATE_ROWS['rows']}q"
+    mode = TEMPLATE_RECORDS[wildcards.template]["prompt_mode"]
+    return f"released/{model_id}_pope_{run}_{mode}_token_audit.json"
+
+
+def template_declared(wildcards):
+    """What that file must say about itself."""
+    mode = TEMPLATE_RECORDS[wildcards.template]["prompt_mode"]
+    return TEMPLATE_ROWS | {"model_id": config["models"][wildcards.model]["model_id"], "prompt_mode": mode}

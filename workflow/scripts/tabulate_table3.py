@@ -1,0 +1,9 @@
+"""Make Table 3 of the first paper."""
+
+from workflow.lib import files, job, survey
+from workflow.lib.tables import table3
+
+with job.opened(snakemake) as run:
+    table = table3.build(survey.load(), run.params.study, run.params.note)
+    table.save(run.output.csv, run.output.md, run.output.tex)
+    files.write_json(run.stamp() | {"published": dict(run.params.published)}, run.output.sidecar)
