@@ -23,10 +23,12 @@ if config["begins_at"] == "model":
     include: "workflow/rules/items.smk"
     include: "workflow/rules/logits.smk"
     include: "workflow/rules/answers.smk"
+    include: "workflow/rules/templates.smk"
 
 else:
 
     include: "workflow/rules/records.smk"
+    include: "workflow/rules/templates_released.smk"
     include: "workflow/rules/signals_released.smk"
     include: "workflow/rules/items.smk"
 
@@ -35,13 +37,18 @@ include: "workflow/rules/statistics.smk"
 include: "workflow/rules/comparisons.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/tables_signals.smk"
+include: "workflow/rules/tables_more.smk"
+include: "workflow/rules/equations.smk"
+include: "workflow/rules/figures.smk"
 include: "workflow/rules/claims.smk"
 
 
 rule all:
     default_target: True
     input:
-        expand("<results>/tables/{table}.csv", table=TABLES),
+        expand("<results>/tables/{table}.csv", table=TABLES + SIGNAL_TABLES + MORE_TABLES),
+        expand("<results>/figures/{figure}.pdf", figure=FIGURES),
+        expand("<results>/statistics/{name}.csv", name=["survey", "equations", "intervals", "mcnemar", "margins"]),
         "<results>/claims.csv",
 
 
