@@ -24,19 +24,20 @@ class Checkout:
     def path(self, name: str) -> Path:
         return self.folder / name
 
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
+    def command(self, *arguments: str, overlay: str | None = None) -> list[str]:
+        # --configfile takes all that follows it up to the next option
+        options = ["--configfile", overlay] if overlay else []
+        return [sys.executable, "-m", "snakemake", *options, "--cores", "2", *arguments]
 
     def environment(self) -> dict[str, str]:
         return {name: value for name, value in os.environ.items() if name != warm.ADDRESS}
 
-    def run(self, *arguments: str, overlay: str | None = TINY) -> subprocess.CompletedProcess:
+    def run(self, *arguments: str, overlay: str | None = TINY, **variables: str) -> subprocess.CompletedProcess:
         """Run snakemake; ``overlay`` is the --configfile, None for the default study."""
-        options = ["--configfile", overlay] if overlay else []
         return subprocess.run(
-            self.command(*arguments, *options),
+            self.command(*arguments, overlay=overlay),
             cwd=self.folder,
-            env=self.environment(),
+            env=self.environment() | variables,
             capture_output=True,
             text=True,
             check=False,

@@ -75,13 +75,13 @@ def test_cuda_where_there_is_none_is_refused(tiny):
 
 def test_a_missing_or_altered_image_names_its_questions_before_inference(tiny):
     target = "results/logits/llava15/random/0.parquet"
-    image = tiny.path("results/scenes/images/SCENE_000000000000.png")
+    image = tiny.path("results/scenes/images/SCENE_000000000001.png")
     content = image.read_bytes()
     tiny.path(target).unlink()
     image.unlink()
-    refused(tiny, "SCENE_000000000000.png is missing; questions 1, 2, 3, 4, 5, 6 need it", target)
+    refused(tiny, "SCENE_000000000001.png is missing; questions 1, 2, 3, 4, 5, 6 need it", target)
     image.write_bytes(content[:-20])
-    refused(tiny, "SCENE_000000000000.png is not the file that", target)
+    refused(tiny, "SCENE_000000000001.png is not the file that", target)
     assert not tiny.path(target).exists()
 
 
@@ -148,14 +148,29 @@ def test_shards_of_two_question_revisions_never_merge(tiny):
     assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
 
 
-def test_released_study_without_network_or_folder_says_how_to_supply_the_records(tiny, tmp_path):
+def test_released_study_without_network_or_folder_says_how_to_supply_the_records(tiny):
     overlay = "workflow/studies/released.yaml"
     target = "results/released/tables/table4.csv"
-    empty = tmp_path / "nothing"
-    empty.mkdir()
-    output = refused(tiny, "released_folder=PATH", target, "--config", f"released_folder={empty}", overlay=overlay)
-    assert "error: " in output
+    sentence = "supply the file from a local folder with --config released_folder=PATH"
+    # a proxy that does not answer stands for a missing network
+    output = refused(tiny, sentence, target, overlay=overlay, https_proxy="http://127.0.0.1:9")
+    assert "cannot be fetched from https://" in output
     left = subprocess.run(
-        ["find", "results/released", "-name", "*.json"], cwd=tiny.folder, capture_output=True, text=True
+        ["find", "results/released", "-name", "*.json*"], cwd=tiny.folder, capture_output=True, text=True, check=True
     )
-    assert left.stdout == ""
+    assert [line for line in left.stdout.split() if "/logs/" not in line] == []
+
+
+def test_released_study_names_what_a_folder_lacks(tiny, tmp_path):
+    overlay = "workflow/studies/released.yaml"
+    (tmp_path / "empty").mkdir()
+    setting = f"released_folder={tmp_path / 'empty'}"
+    output = refused(
+        tiny,
+        "is not in released_folder (searched",
+        "results/released/tables/table4.csv",
+        "--config",
+        setting,
+        overlay=overlay,
+    )
+    assert "or leave released_folder empty to fetch it" in output

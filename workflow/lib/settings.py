@@ -1,6 +1,9 @@
 """The configuration, checked before anything runs: one sentence for the first thing that is wrong."""
 
 import difflib
+import functools
+import json
+import operator
 from collections.abc import Iterable, Mapping
 
 from jsonschema import Draft202012Validator
@@ -8,6 +11,23 @@ from jsonschema.exceptions import ValidationError, best_match
 
 from workflow.lib.errors import BadInput
 from workflow.lib.readouts import NAMES
+
+
+def read_numbers(config: Mapping, schema: Mapping) -> None:
+    """Turn texts into the numbers and booleans that the schema expects, in place.
+
+    Snakemake gives nested values of ``--config run="{shards: 4}"`` as text. A text that is no such value stays.
+    """
+    for error in Draft202012Validator(schema).iter_errors(config):
+        if error.validator != "type" or not isinstance(error.instance, str):
+            continue
+        try:
+            value = json.loads(error.instance)
+        except ValueError:
+            continue
+        if Draft202012Validator(error.schema).is_valid(value):
+            *path, last = error.absolute_path
+            functools.reduce(operator.getitem, path, config)[last] = value
 
 
 def check_settings(config: Mapping, schema: Mapping) -> None:
@@ -21,6 +41,8 @@ def check_settings(config: Mapping, schema: Mapping) -> None:
     error = best_match(Draft202012Validator(schema).iter_errors(config))
     if error:
         raise BadInput(_sentence(error))
+    for name in config["readouts"]["names"]:
+        _known("readouts.names", name, NAMES)
     models, run = config["models"], config["run"]
     for name in run["models"]:
         _known("run.models", name, models)
@@ -33,8 +55,6 @@ def check_settings(config: Mapping, schema: Mapping) -> None:
             )
         for template, text in entry["templates"].items():
             _known(f"models.{name}.templates.{template}", text, config["prompts"])
-    for name in config["readouts"]["names"]:
-        _known("readouts.names", name, NAMES)
     for split in run["splits"]:
         if split not in config["dataset"]["sha256"]:
             raise BadInput(f"dataset.sha256 has no entry for split {split}: add one, empty if the file is made here.")

@@ -11,11 +11,12 @@ from snakemake.exceptions import WorkflowError
 
 from workflow.lib import files, provenance
 from workflow.lib.errors import BadInput
-from workflow.lib.settings import check_settings
+from workflow.lib.settings import check_settings, read_numbers
 from workflow.models import warm
 
 ROOT = Path(workflow.basedir)
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
+read_numbers(config, SCHEMA)
 try:
     check_settings(config, SCHEMA)
 except BadInput as problem:
