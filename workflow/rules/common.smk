@@ -85,6 +85,12 @@ def expected_identity(model):
     }
 
 
+def absent_shards(model, split):
+    """The shards of a split that do not exist right now."""
+    folder = Path(config["pathvars"]["results"], "logits", model, split)
+    return [shard for shard in SHARDS if not (folder / f"{shard}.parquet").exists()]
+
+
 def family_module(model):
     """The adapter that infer_shard loads by name for this model."""
     return f"workflow.models.{config['models'][model]['family']}"

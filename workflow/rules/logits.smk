@@ -47,6 +47,9 @@ rule merge_shards:
         "../../envs/cpu.yaml"
     params:
         may_differ=config["run"]["may_differ"],
+        # Snakemake does not miss an intermediate file once its users are built; a deleted shard must be run again,
+        # so what is absent stands among the parameters: nothing when the merge ran
+        absent=lambda wildcards: absent_shards(wildcards.model, wildcards.split),
         expected=lambda wildcards: expected_identity(wildcards.model),
         code=code_digest("merge_shards"),
     script:
