@@ -40,6 +40,7 @@ include: "workflow/rules/tables_signals.smk"
 include: "workflow/rules/tables_more.smk"
 include: "workflow/rules/equations.smk"
 include: "workflow/rules/figures.smk"
+include: "workflow/rules/inline_numbers.smk"
 include: "workflow/rules/claims.smk"
 
 

@@ -88,6 +88,53 @@ def test_what_cannot_be_recomputed_says_why(table, key, reason):
     assert reason in found.reason
 
 
+FRACTION = replace(F1, printed="264/326", decimals=0, key="a[split=x]/b[split=x]")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict", "recomputed", "difference"),
+    [
+        (264.0, 326, "same", "264/326", "0/0"),
+        (263, 326, "differs", "263/326", "-1/0"),
+        # the same ratio from other counts is another fraction
+        (132, 163, "differs", "132/163", "-132/-163"),
+        (1300, 1300, "differs", "1300/1300", "1036/974"),
+    ],
+)
+def test_a_fraction_is_the_same_where_both_counts_are(a, b, verdict, recomputed, difference):
+    found = claims.verdict(FRACTION, pd.DataFrame({"split": ["x"], "a": [a], "b": [b]}), "released")
+    assert (found.verdict, found.recomputed, found.difference) == (verdict, recomputed, difference)
+
+
+def test_a_tiny_value_is_not_the_same_as_another():
+    claim = replace(F1, printed="4.83 × 10^-68", decimals=2)
+    assert claims.verdict(claim, frame(4.8251e-68), "released").verdict == "same"
+    assert claims.verdict(claim, frame(4.8249e-68), "released").verdict == "differs"
+    assert claims.verdict(claim, frame(0.0), "released").verdict == "differs"
+
+
+def test_only_the_studies_that_can_settle_a_claim_are_compared():
+    full = replace(F1, settled_by=("full",))
+    found = claims.verdict(full, frame(0.7608), "released", REASONS)
+    assert (found.verdict, found.recomputed) == ("not in this study", "")
+    assert found.reason == "the full study has it; rounded before subtraction"
+    assert claims.verdict(full, frame(0.7608, "full"), "full").verdict == "same"
+    assert claims.tables_needed([full], "released") == []
+    assert claims.tables_needed([full], "full") == [F1.file]
+    assert claims.tables_needed([F1], "mini") == []
+
+
+def test_what_no_study_can_settle_says_why():
+    never = replace(F1, printed="4.40.1", decimals=0, file="", key="", settled_by=())
+    reasons = [{"claim": "table9.*", "study": "any", "reason": "a version"}]
+    for study in claims.PAPER_STUDIES:
+        found = claims.verdict(never, None, study, reasons)
+        assert (found.verdict, found.reason) == ("cannot be recomputed", "a version")
+    assert claims.verdict(never, None, "mini", reasons).verdict == "not in this study"
+    assert claims.tables_needed([never], "released") == []
+    assert claims.check([never], {}, "released", reasons)["settled_by"].tolist() == ["none"]
+
+
 @pytest.mark.parametrize(
     ("key", "column", "row"),
     [
@@ -131,7 +178,7 @@ def ledger_file(folder: Path, *rows: list[str]) -> Path:
     return path
 
 
-GOOD = ["table9.a.f1", "Table 9", "0.7608", "4", "tables/table9.csv", "f1[split=x]"]
+GOOD = ["table9.a.f1", "Table 9", "0.7608", "4", "tables/table9.csv", "f1[split=x]", "released full"]
 
 
 @pytest.mark.parametrize(
@@ -146,6 +193,9 @@ GOOD = ["table9.a.f1", "Table 9", "0.7608", "4", "tables/table9.csv", "f1[split=
         (4, "/abs/table.csv", "must be a .csv below the results folder"),
         (4, "../table.csv", "must be a .csv below the results folder"),
         (5, "f1", "line 3: key 'f1' is not of the form"),
+        (5, "a[s=x]/b[s=x]", "0.7608 needs 1 cells where key"),
+        (6, "", "settled_by '' must be none or some of released full"),
+        (6, "mini", "settled_by 'mini' must be none or some of released full"),
     ],
 )
 def test_a_faulty_claim_is_named(place, value, message, tmp_path):
@@ -155,20 +205,37 @@ def test_a_faulty_claim_is_named(place, value, message, tmp_path):
         claims.load(ledger_file(tmp_path, GOOD, row))
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({2: "4.40.1", 3: "0"}, "'4.40.1' has no value, so settled_by must be none"),
+        ({2: "264/326", 3: "0"}, "264/326 needs 2 cells"),
+        ({4: "", 5: ""}, "must be a .csv below the results folder"),
+        ({5: "", 6: "none"}, "key '' is not of the form"),
+    ],
+)
+def test_a_claim_must_fit_its_printed_form(changed, message, tmp_path):
+    row = [changed.get(place, cell) for place, cell in enumerate(GOOD)]
+    with pytest.raises(BadInput, match=message):
+        claims.load(ledger_file(tmp_path, row))
+
+
+def test_a_claim_that_nothing_settles_may_name_no_cell(tmp_path):
+    rows = [
+        ["a.never", "Section 1", "4.40.1", "0", "", "", "none"],
+        ["a.transcribed", *GOOD[1:6], "none"],
+        ["a.full", *GOOD[1:6], "full"],
+    ]
+    assert [claim.settled_by for claim in claims.load(ledger_file(tmp_path, *rows))] == [(), (), ("full",)]
+
+
 def test_a_claim_with_too_few_cells_is_named(tmp_path):
-    with pytest.raises(BadInput, match="line 2 has not 6 cells"):
+    with pytest.raises(BadInput, match="line 2 has not 7 cells"):
         claims.load(ledger_file(tmp_path, GOOD[:-1]))
 
 
 def test_claims_and_published_tables_agree_cell_by_cell(repository):
-    """Every printed number of the five tables is one claim, and no claim is anything else."""
-    ledger = claims.load()
-    by_cell = {}
-    for claim in ledger:
-        column, row = claims.parse_key(claim.key)
-        by_cell[claim.file, column, tuple(sorted(row.items()))] = claim.printed
-    assert len(by_cell) == len(ledger)
-    cells = {}
+    """Every printed number of the five tables is one claim, and no other claim is placed in them."""
     keys = {
         "table1": ("split",),
         "table2": ("split", "protocol"),
@@ -176,6 +243,21 @@ def test_claims_and_published_tables_agree_cell_by_cell(repository):
         "table7": ("split", "label"),
         "table13": ("split",),
     }
+    named = (claim.claim.split(".") for claim in claims.load())
+    assert Counter(name for name, part, *_ in named if name in keys and part != "header") == {
+        "table1": 16,
+        "table2": 27,
+        "table4": 60,
+        "table7": 42,
+        "table13": 12,
+    }
+    by_cell = {}
+    for claim in claims.load():
+        name, part, *_ = claim.claim.split(".")
+        if name in keys and part != "header":
+            column, row = claims.parse_key(claim.key)
+            by_cell[claim.file, column, tuple(sorted(row.items()))] = claim.printed
+    cells = {}
     for name, selecting in keys.items():
         with open(repository / f"workflow/published/{name}.csv", encoding="utf-8", newline="") as stream:
             for row in csv.DictReader(stream):
@@ -184,19 +266,18 @@ def test_claims_and_published_tables_agree_cell_by_cell(repository):
                     if column not in (*selecting, "study", "rate") and printed:
                         cells[f"tables/{name}.csv", column, selected] = printed
     assert by_cell == cells
-    assert Counter(claim.claim.split(".")[0] for claim in ledger) == {
-        "table1": 16,
-        "table2": 27,
-        "table4": 60,
-        "table7": 42,
-        "table13": 12,
-    }
 
 
 def test_every_reason_belongs_to_a_claim():
     names = [claim.claim for claim in claims.load()]
     for row in claims.load_reasons():
         assert fnmatch.filter(names, row["claim"]), row["claim"]
+
+
+def test_every_claim_that_nothing_settles_has_a_reason():
+    never = [claim for claim in claims.load() if not claim.settled_by]
+    ledger = claims.check(never, {}, "full", claims.load_reasons())
+    assert len(never) == 60 and (ledger["reason"] != "no study can recompute it").all()
 
 
 def test_a_reason_for_an_unknown_study_is_refused(tmp_path):
@@ -212,14 +293,30 @@ def test_the_ledger_of_the_mini_study_compares_nothing():
     assert set(ledger["recomputed"]) == {""} and set(ledger["counts"]) == {""}
     assert ledger.columns.tolist() == list(claims.RESULT)
     assert claims.tally(ledger, "mini") == (
-        "157 claims in study mini: 0 same, 0 differs, 157 not in this study, 0 cannot be recomputed"
+        "771 claims in study mini: 0 same, 0 differs, 771 not in this study, 0 cannot be recomputed\n"
+        "  not in this study: 771 (mini has numbers of its own; the paper's belong to released and full)"
     )
 
 
-def test_the_ledger_of_the_real_records(released_frames):
-    ledger = claims.check(claims.load(), released_frames, "released", claims.load_reasons())
-    assert Counter(ledger["verdict"]) == {"same": 157}
-    assert claims.tally(ledger, "released").startswith("157 claims in study released: 157 same, 0 differs")
+def test_reasons_state_what_the_printed_table_8_contradicts():
+    """The harmonic means and ranges that reasons name follow from the printed cells."""
+    printed = {claim.claim: claim.value for claim in claims.load() if claim.claim.startswith("table8.")}
+    reasons = [row for row in claims.load_reasons() if "harmonic mean" in row["reason"]]
+    methods = {name.split(".")[1] for name in printed}
+    assert len(reasons) == 6
+    for method in methods:
+        f1, precision, recall = (float(printed[f"table8.{method}.{name}"]) for name in ("f1", "precision", "recall"))
+        # of all precisions and recalls that are printed like this, the harmonic mean moves by less than 1e-4
+        unlike = abs(f1 - 2 * precision * recall / (precision + recall)) > 1.5e-4
+        named = [row["reason"] for row in reasons if row["claim"] == f"table8.{method}.f1"]
+        assert bool(named) == unlike, method
+        if named:
+            assert f"{2 * precision * recall / (precision + recall):.4f}" in named[0]
+    tried = methods - {"baseline"}
+    gains = [printed[f"table8.{name}.precision"] - printed["table8.baseline.precision"] for name in tried]
+    costs = [printed["table8.baseline.recall"] - printed[f"table8.{name}.recall"] for name in tried]
+    assert (float(min(gains)), float(max(gains))) == (0.0305, 0.0620)
+    assert (float(min(costs)), float(max(costs))) == (0.0360, 0.0634)
 
 
 def test_printed_rows_invert_to_the_counts_of_the_real_records(released_frames):
@@ -249,14 +346,18 @@ def test_counts_that_differ_are_named_though_the_rounded_value_may_agree(release
 def test_a_study_without_a_table_says_so(released_frames):
     frames = {name: table for name, table in released_frames.items() if name != "tables/table13.csv"}
     ledger = claims.check(claims.load(), frames, "released", claims.load_reasons())
-    missing = ledger[ledger["verdict"] == "cannot be recomputed"]
-    assert len(missing) == 12 and missing["claim"].str.startswith("table13.").all()
+    missing = ledger[ledger["reason"].str.startswith("tables/table13.csv does not exist in study released")]
+    assert set(missing["verdict"]) == {"cannot be recomputed"}
+    assert set(missing["claim"]) == {claim.claim for claim in claims.load() if claim.file == "tables/table13.csv"}
+    assert len(missing) > 12
 
 
 def test_one_claim_as_json():
     judged = claims.check([F1], {F1.file: frame(0.7607)}, "released", REASONS).iloc[0]
     found = json.loads(json.dumps(claims.as_json(judged)))
     assert (found["recomputed"], found["difference"], found["printed"]) == (0.7607, -0.0001, "0.7608")
+    fraction = claims.check([FRACTION], {F1.file: pd.DataFrame({"split": ["x"], "a": [264], "b": [326]})}, "released")
+    assert claims.as_json(fraction.iloc[0])["recomputed"] == "264/326"
     unread = claims.as_json(claims.check([F1], {}, "mini").iloc[0])
     assert unread["recomputed"] is None and unread["difference"] is None
 

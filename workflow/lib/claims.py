@@ -1,7 +1,7 @@
 """The ledger: every printed number of a paper against the number that this pipeline computes.
 
-A claim names its place, the printed text, and the file and cell in which it is recomputed. The ledger
-compares; it never changes an expectation.
+A claim names its place, the printed text, the file and cell in which it is recomputed, and the studies that can
+settle it. The ledger compares; it never changes an expectation.
 """
 
 import csv
@@ -18,6 +18,8 @@ import pandas as pd
 
 from workflow.lib import files, metrics
 from workflow.lib.errors import BadInput
+from workflow.lib.printed import Printed
+from workflow.lib.printed import read as read_printed
 
 LEDGER = Path(__file__).resolve().parents[1] / "claims" / "pope.csv"
 REASONS = LEDGER.with_name("reasons.csv")
@@ -27,28 +29,24 @@ PAPER_STUDIES = ("released", "full")
 SAME, DIFFERS = "same", "differs"
 ELSEWHERE, IMPOSSIBLE = "not in this study", "cannot be recomputed"
 VERDICTS = (SAME, DIFFERS, ELSEWHERE, IMPOSSIBLE)
-COLUMNS = ("claim", "place", "printed", "decimals", "file", "key")
+NEVER = "none"
+"""What stands as ``settled_by`` where no study can ever recompute a number."""
+COLUMNS = ("claim", "place", "printed", "decimals", "file", "key", "settled_by")
+# fmt: off
 RESULT = (
-    "claim",
-    "place",
-    "printed",
-    "recomputed",
-    "difference",
-    "verdict",
-    "reason",
-    "counts",
-    "file",
-    "key",
+    "claim", "place", "printed", "recomputed", "difference", "verdict", "reason", "counts", "file", "key",
+    "settled_by",
 )
+# fmt: on
+ANY = "any"
+"""What stands as the study of a reason that holds in every study."""
 # tables whose rows of printed metrics are inverted to counts, with the label-yes and label-no questions of a
 # row
 COUNTED = {"tables/table2.csv": (1500, 1500)}
 _INVERTED = ("f1", "precision", "recall")
 _ID = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
-_PRINTED = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
 _KEY = re.compile(r"(?P<column>\w+)\[(?P<row>[^\[\]=,]+=[^\[\]=,]+(,[^\[\]=,]+=[^\[\]=,]+)*)\]")
-# error of double arithmetic, far below any printed digit
-_NOISE = Decimal("1e-12")
+_QUOTIENT = re.compile(r"(?<=\])/")
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,10 @@ class Claim:
     decimals : int
         Digits after its decimal point.
     file, key : str
-        CSV file below the results folder, and its cell as ``column[name=value,name=value]``.
+        CSV file below the results folder, and its cell as ``column[name=value,name=value]``; two cells with a
+        slash between them for a printed fraction. Empty only where nothing can ever recompute the number.
+    settled_by : tuple of str
+        Studies that can recompute it, some of `PAPER_STUDIES`; empty where none ever can.
     """
 
     claim: str
@@ -73,11 +74,17 @@ class Claim:
     decimals: int
     file: str
     key: str
+    settled_by: tuple[str, ...] = PAPER_STUDIES
 
     @property
-    def value(self) -> Decimal:
-        """The printed number."""
-        return Decimal(self.printed.replace(",", ""))
+    def number(self) -> Printed:
+        """The printed number, read."""
+        return read_printed(self.printed)
+
+    @property
+    def value(self) -> Decimal | None:
+        """What the printed number says."""
+        return self.number.value
 
 
 @dataclass(frozen=True)
@@ -100,32 +107,57 @@ def load(path: str | Path = LEDGER) -> list[Claim]:
         malformed key.
     """
     found: dict[str, Claim] = {}
-    for number, row in _rows(path, COLUMNS):
-        where = f"{path} line {number}"
+    for line, row in _rows(path, COLUMNS):
+        where = f"{path} line {line}"
         if not _ID.fullmatch(row["claim"]) or row["claim"] in found:
             raise BadInput(f"{where}: claim {row['claim']!r} must be a dotted lower-case name that occurs once.")
-        if not _PRINTED.fullmatch(row["printed"]):
-            raise BadInput(f"{where}: printed {row['printed']!r} is no number; copy it from the paper as printed.")
-        decimals = len(row["printed"].partition(".")[2])
-        if row["decimals"] != str(decimals):
+        try:
+            number = read_printed(row["printed"])
+        except ValueError:
             raise BadInput(
-                f"{where}: {row['printed']} has {decimals} decimals where {row['decimals']!r} is stated; correct it."
+                f"{where}: printed {row['printed']!r} is no number; copy it from the paper as printed."
+            ) from None
+        if row["decimals"] != str(number.decimals):
+            raise BadInput(
+                f"{where}: {row['printed']} has {number.decimals} decimals where {row['decimals']!r} is stated; "
+                "correct it."
             )
-        if not row["file"].endswith(".csv") or row["file"].startswith("/") or ".." in row["file"]:
-            raise BadInput(f"{where}: file {row['file']!r} must be a .csv below the results folder.")
+        settled_by = tuple(row["settled_by"].split()) if row["settled_by"] != NEVER else ()
+        if row["settled_by"] != NEVER and (not settled_by or set(settled_by) - set(PAPER_STUDIES)):
+            raise BadInput(
+                f"{where}: settled_by {row['settled_by']!r} must be {NEVER} or some of {' '.join(PAPER_STUDIES)}."
+            )
+        if settled_by and number.value is None:
+            raise BadInput(f"{where}: printed {row['printed']!r} has no value, so settled_by must be {NEVER}.")
         if not row["place"]:
             raise BadInput(f"{where}: place is empty; say which table, row and column.")
-        parse_key(row["key"], where)
-        found[row["claim"]] = Claim(**row | {"decimals": decimals})
+        if settled_by or row["file"] or row["key"]:
+            _check_cell(row, len(number.parts) or 1, where)
+        found[row["claim"]] = Claim(**row | {"decimals": number.decimals, "settled_by": settled_by})
     return list(found.values())
 
 
+def _check_cell(row: Mapping[str, str], cells: int, where: str) -> None:
+    if not row["file"].endswith(".csv") or row["file"].startswith("/") or ".." in row["file"]:
+        raise BadInput(f"{where}: file {row['file']!r} must be a .csv below the results folder.")
+    keys = split_key(row["key"])
+    if len(keys) != cells:
+        raise BadInput(f"{where}: {row['printed']} needs {cells} cells where key {row['key']!r} names {len(keys)}.")
+    for key in keys:
+        parse_key(key, where)
+
+
 def load_reasons(path: str | Path = REASONS) -> list[dict[str, str]]:
-    """Read the known reasons of differences: claim (or a pattern with ``*``), study and reason."""
+    """Read the known reasons: claim (or a pattern with ``*``), study (or "any") and reason.
+
+    A reason stands beside every verdict but "same".
+    """
     rows = [row for _, row in _rows(path, ("claim", "study", "reason"))]
     for row in rows:
-        if row["study"] not in PAPER_STUDIES or not row["reason"]:
-            raise BadInput(f"{path}: claim {row['claim']} needs a study ({' or '.join(PAPER_STUDIES)}) and a reason.")
+        if row["study"] not in (*PAPER_STUDIES, ANY) or not row["reason"]:
+            raise BadInput(
+                f"{path}: claim {row['claim']} needs a study ({', '.join(PAPER_STUDIES)} or {ANY}) and a reason."
+            )
     return rows
 
 
@@ -139,6 +171,11 @@ def _rows(path: str | Path, columns: Sequence[str]) -> list[tuple[int, dict[str,
         if None in row or None in row.values():
             raise BadInput(f"{path} line {number} has not {len(columns)} cells: quote commas.")
     return rows
+
+
+def split_key(key: str) -> list[str]:
+    """Return the cells that a key names: two for a fraction, else one."""
+    return _QUOTIENT.split(key)
 
 
 def parse_key(key: str, where: str = "") -> tuple[str, dict[str, str]]:
@@ -178,7 +215,7 @@ def verdict(claim: Claim, frame: pd.DataFrame | None, study: str, reasons: Seque
     """Judge one claim.
 
     "same" means that the recomputed value lies within half a unit of the last printed decimal, ends included,
-    so that any correct rounding of it may have been printed.
+    so that any correct rounding of it may have been printed; a fraction is the same where both its counts are.
 
     Parameters
     ----------
@@ -196,32 +233,46 @@ def verdict(claim: Claim, frame: pd.DataFrame | None, study: str, reasons: Seque
             ELSEWHERE,
             reason=f"{study} has numbers of its own; the paper's belong to {' and '.join(PAPER_STUDIES)}",
         )
-    known = "; ".join(
-        row["reason"] for row in reasons if row["study"] == study and fnmatch.fnmatchcase(claim.claim, row["claim"])
-    )
+    known = [
+        row["reason"]
+        for row in reasons
+        if row["study"] in (study, ANY) and fnmatch.fnmatchcase(claim.claim, row["claim"])
+    ]
+    if not claim.settled_by:
+        return Verdict(IMPOSSIBLE, reason="; ".join(known) or "no study can recompute it")
+    if study not in claim.settled_by:
+        return Verdict(ELSEWHERE, reason="; ".join([f"the {' and the '.join(claim.settled_by)} study has it", *known]))
     if frame is None:
-        return Verdict(IMPOSSIBLE, reason=known or f"{claim.file} does not exist in study {study}")
+        return Verdict(IMPOSSIBLE, reason="; ".join([f"{claim.file} does not exist in study {study}", *known]))
     if "study" in frame and set(frame["study"]) != {study}:
         raise BadInput(f"{claim.file} is of {', '.join(map(str, set(frame['study'])))} and not of {study}: rebuild it.")
     try:
-        cell = look_up(frame, claim.key)
-        recomputed = Decimal(str(cell).replace(",", ""))
+        cells = [str(look_up(frame, key)) for key in split_key(claim.key)]
+        recomputed = [Decimal(cell.replace(",", "")) for cell in cells]
     except (LookupError, ArithmeticError) as problem:
         clause = problem if isinstance(problem, LookupError) else f"{claim.key} holds no number"
-        return Verdict(IMPOSSIBLE, reason=known or f"{clause} in {claim.file}")
-    difference = recomputed - claim.value
-    same = abs(difference) <= Decimal(5).scaleb(-claim.decimals - 1) + _NOISE
-    return Verdict(SAME if same else DIFFERS, str(cell), f"{difference:f}", "" if same else known)
+        return Verdict(IMPOSSIBLE, reason="; ".join([f"{clause} in {claim.file}", *known]))
+    same, difference = _compared(claim.number, recomputed)
+    texts = cells if len(cells) == 1 else [f"{value.normalize():f}" for value in recomputed]
+    return Verdict(SAME if same else DIFFERS, "/".join(texts), difference, "" if same else "; ".join(known))
+
+
+def _compared(number: Printed, recomputed: Sequence[Decimal]) -> tuple[bool, str]:
+    """Return whether a printed number and its recomputed cells agree, and their difference as text."""
+    if not number.parts:
+        return number.agrees(recomputed[0]), f"{recomputed[0] - number.value:f}"
+    differences = [value - part for value, part in zip(recomputed, number.parts, strict=True)]
+    return not any(differences), "/".join(f"{difference.normalize():f}" for difference in differences)
 
 
 def tables_needed(claims: Iterable[Claim], study: str) -> list[str]:
-    """Return the files in which claims are recomputed; none in a study that is never compared."""
-    return list(dict.fromkeys(claim.file for claim in claims)) if study in PAPER_STUDIES else []
+    """Return the files in which a study recomputes claims; none in a study that is never compared."""
+    return list(dict.fromkeys(claim.file for claim in claims if study in claim.settled_by))
 
 
 def read_tables(claims: Sequence[Claim], paths: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Read the tables that claims name; each path ends in the name that its claims use."""
-    names = dict.fromkeys(claim.file for claim in claims)
+    names = dict.fromkeys(claim.file for claim in claims if claim.file)
     return {name: files.read_csv(path) for path in paths for name in names if path.endswith("/" + name)}
 
 
@@ -252,7 +303,10 @@ def check(
     """
     verdicts = {claim.claim: verdict(claim, tables.get(claim.file), study, reasons) for claim in claims}
     counts = _counts(claims, verdicts)
-    lines = [vars(claim) | vars(verdicts[claim.claim]) | {"counts": counts.get(claim.claim, "")} for claim in claims]
+    lines = []
+    for claim in claims:
+        settled_by = {"settled_by": " ".join(claim.settled_by) or NEVER}
+        lines.append(vars(claim) | vars(verdicts[claim.claim]) | settled_by | {"counts": counts.get(claim.claim, "")})
     return pd.DataFrame(lines, columns=RESULT)
 
 
@@ -290,7 +344,7 @@ def _cells(counts: metrics.Confusion) -> str:
 
 
 def tally(ledger: pd.DataFrame, study: str) -> str:
-    """Return the ledger in a few lines: how many claims have which verdict, and each that differs."""
+    """Return the ledger in a few lines: the count of each verdict, each claim that differs, and why others are open."""
     count = Counter(ledger["verdict"])
     lines = [f"{len(ledger)} claims in study {study}: " + ", ".join(f"{count[name]} {name}" for name in VERDICTS)]
     lines += [
@@ -298,10 +352,19 @@ def tally(ledger: pd.DataFrame, study: str) -> str:
         f"({row.reason or 'reason not known'})"
         for row in ledger[ledger["verdict"] == DIFFERS].itertuples(index=False)
     ]
+    for name in (ELSEWHERE, IMPOSSIBLE):
+        reasons = Counter(ledger.loc[ledger["verdict"] == name, "reason"])
+        lines += [f"  {name}: {number} ({reason})" for reason, number in reasons.most_common()]
     return "\n".join(lines)
 
 
 def as_json(row: Mapping[str, object]) -> dict[str, object]:
-    """Return one row of the ledger with its recomputed value and difference as numbers, null where empty."""
-    numbers = {name: json.loads(str(row[name])) if row[name] else None for name in ("recomputed", "difference")}
+    """Return one row of the ledger with its recomputed value and difference as numbers, null where empty.
+
+    Both stay text for a fraction.
+    """
+    numbers = {}
+    for name in ("recomputed", "difference"):
+        text = str(row[name])
+        numbers[name] = (text if "/" in text else json.loads(text)) if text else None
     return dict(row) | numbers

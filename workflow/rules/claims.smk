@@ -1,6 +1,6 @@
 """
-Needs: the tables that claims refer to, in a study that may be compared with the papers; in every other study
-nothing, because each claim is then "not in this study".
+Needs: the tables in which this study recomputes claims (column settled_by); in a study that is never compared with the
+papers nothing, because each claim is then "not in this study".
 Makes: <results>/claims.csv, the ledger; <results>/numbers/{claim}.json, any single claim; `snakemake ledger` prints
 the tally.
 """
