@@ -66,6 +66,8 @@ def test_answer_words_stay_words(config):
         ({"run": {"template": "native"}}, "run.template is 'native', which model llava15 does not have"),
         ({"readouts": {"names": ["legacy_2tk"]}}, r"did you mean 'legacy_2tok'\?"),
         ({"models": {"llava15": {"templates": {"as_run": "lava"}}}}, r"models\.llava15\.templates\.as_run: 'lava'"),
+        # YAML reads a bare yes or no as true or false
+        ({"readouts": {"token_sets": {"mine": {True: [1], False: [2]}}}}, "readouts.token_sets.mine: key True"),
         ({"dataset": {"sha256": {"random": "abc"}}}, "dataset.sha256.random: 'abc' does not match"),
         ({"prompts": {"x": {"kind": "text", "text": "no place for it"}}}, "prompts.x.text"),
         ({"models": {"llava15": {"string_parse": "strings"}}}, "models.llava15.string_parse: 'strings' is not known"),
@@ -87,5 +89,5 @@ def test_text_from_the_command_line_becomes_what_the_schema_expects(config, sche
     assert config["run"]["dtype"] == "7"
     config["run"]["shards"] = "four"
     settings.read_numbers(config, schema)
-    with pytest.raises(BadInput, match="run.shards: 'four' is not of type 'integer'"):
+    with pytest.raises(BadInput, match=r"run\.shards: 'four' is not of type 'integer'"):
         settings.check_settings(config, schema)

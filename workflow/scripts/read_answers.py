@@ -5,9 +5,7 @@ from workflow.lib import answers, items, job, logits
 with job.opened(snakemake) as run:
     stored = logits.read(run.input.logits)
     questions, _ = items.load(run.input.questions)
-    table, warnings = answers.read_all(
-        stored, questions, run.params.readouts, run.params.precision, run.input.logits
-    )
+    table, warnings = answers.read_all(stored, questions, run.params.readouts, run.params.precision, run.input.logits)
     metadata = {
         "study": run.params.study,
         "model": run.wildcards.model,
