@@ -49,7 +49,10 @@ rule all:
     input:
         expand("<results>/tables/{table}.csv", table=TABLES + SIGNAL_TABLES + MORE_TABLES),
         expand("<results>/figures/{figure}.pdf", figure=FIGURES),
-        expand("<results>/statistics/{name}.csv", name=["survey", "equations", "intervals", "mcnemar", "margins"]),
+        expand(
+            "<results>/statistics/{name}.csv",
+            name=["survey", "equations", "agreement", "intervals", "mcnemar", "margins"],
+        ),
         "<results>/claims.csv",
 
 

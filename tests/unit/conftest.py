@@ -20,10 +20,10 @@ def released_settings(repository: Path) -> Mapping:
 
 
 @pytest.fixture(scope="session")
-def released_tables(
+def released_answers(
     shared_data: Path, released_settings: Mapping, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, render.Table]:
-    """Tables 1, 2, 4, 7 and 13 by file name, from the real records by the functions that the rules call."""
+) -> tuple[list[statistics.AnswerSet], list[pd.DataFrame]]:
+    """Answers of the models with records, and counts of the others, by the functions that the rules call."""
     folder = tmp_path_factory.mktemp("answers")
     sets, counts = [], []
     for model, settings in released_settings["models"].items():
@@ -41,6 +41,19 @@ def released_tables(
             metadata = {"study": "released", "model": model, "basis": "released records"}
             answers.save(answers.to_table(frame), target, metadata)
             sets.append(statistics.load_answers(target))
+    return sets, counts
+
+
+@pytest.fixture(scope="session")
+def released_answer_sets(released_answers: tuple) -> list[statistics.AnswerSet]:
+    """Answers of the models with per-question records."""
+    return released_answers[0]
+
+
+@pytest.fixture(scope="session")
+def released_tables(released_answers: tuple, released_settings: Mapping) -> dict[str, render.Table]:
+    """Tables 1, 2, 4, 7 and 13 by file name, from the real records by the functions that the rules call."""
+    sets, counts = released_answers
     models = list(released_settings["models"])
     study = statistics.Study("released", models, SPLITS, records.READOUTS)
     confusion = statistics.confusion_table(sets, counts, study)

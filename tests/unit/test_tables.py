@@ -66,7 +66,14 @@ def confusion(**models: str) -> pd.DataFrame:
         for number, split in enumerate(("random", "adversarial", "popular")):
             for place, readout in enumerate(readouts):
                 rows.append(
-                    {"study": "mini", "model": model, "split": split, "readout": readout, "basis": basis}
+                    {
+                        "study": "mini",
+                        "model": model,
+                        "split": split,
+                        "readout": readout,
+                        "basis": basis,
+                        "uncovered": "",
+                    }
                     | {
                         "tp": 1000 + number,
                         "fp": place,

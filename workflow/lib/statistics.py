@@ -16,7 +16,8 @@ import pandas as pd
 from workflow.lib import answers, items, metrics
 from workflow.lib.errors import BadInput
 from workflow.lib.metrics import Confusion, ProtocolGap
-from workflow.lib.tokens import LEGACY_8TOK
+from workflow.lib.readouts import REGISTRY
+from workflow.lib.tokens import LEGACY_8TOK, TokenSet
 
 REFERENCE, TESTED = "legacy_8tok", "legacy_2tok"
 """The readouts of Eq. (1): the one that keeps the generated decision, and the one under audit."""
@@ -26,6 +27,7 @@ COUNTS = ("tp", "fp", "fn", "tn", "unknown_yes", "unknown_no")
 CONFUSION_COLUMNS = (
     "study", "model", "split", "readout", "basis", "n", *COUNTS, "f1", "precision", "recall", "yes_rate",
     "accuracy", "f1_answered", "recall_answered", "accuracy_answered", "yes_rate_answered", "degenerate",
+    "uncovered",
 )
 FIRST_TOKEN_COLUMNS = ("study", "model", "split", "token_id", "text", "count", "n")
 TRANSITION_COLUMNS = (
@@ -78,6 +80,8 @@ class AnswerSet:
         Decoded text of candidates, as far as the file says.
     frame : pandas.DataFrame
         One row per (question, readout): dataset, split, id, label, emitted_id, emitted_text, readout, answer.
+    dynamic : TokenSet or None
+        The set of the model's own tokenizer, where the file says it.
     """
 
     source: str
@@ -88,6 +92,7 @@ class AnswerSet:
     candidate_ids: tuple[int, ...]
     candidate_texts: dict[int, str]
     frame: pd.DataFrame
+    dynamic: TokenSet | None = None
 
     def __post_init__(self) -> None:
         frame, keys = self.frame, [*_KEY, "readout"]
@@ -155,6 +160,7 @@ def load_answers(path: str | Path) -> AnswerSet:
         tuple(metadata.get("candidate_ids", LEGACY_8TOK.ids)),
         {int(token): text for token, text in metadata.get("candidate_texts", {}).items()},
         frame,
+        TokenSet(**metadata["dynamic"]) if metadata.get("dynamic") else None,
     )
 
 
@@ -207,15 +213,19 @@ def confusion_table(sets: Iterable[AnswerSet], counts: Iterable[pd.DataFrame], s
     Returns
     -------
     pandas.DataFrame
-        Columns `CONFUSION_COLUMNS`.
+        Columns `CONFUSION_COLUMNS`. ``uncovered`` counts the questions whose emitted first token the readout's token
+        set does not hold, so that the readout compared tokens which the model did not choose (Algorithm 1); it is
+        empty for string readouts and where no answers are known.
     """
     found: dict[tuple[str, str, str], tuple[str, Confusion]] = {}
+    uncovered: dict[tuple[str, str, str], int] = {}
     for held in _ordered(sets, study):
         for readout, rows in held.frame.groupby("readout", sort=False):
-            found[held.model, held.split, readout] = (
-                held.basis,
-                metrics.confusion(rows["label"], rows["answer"]),
-            )
+            key = held.model, held.split, readout
+            found[key] = held.basis, metrics.confusion(rows["label"], rows["answer"])
+            token_set = _token_set(readout, held.dynamic)
+            if token_set:
+                uncovered[key] = int((~rows["emitted_id"].isin(token_set.ids)).sum())
     for frame in counts:
         missing = [name for name in ("model", "split", "readout", *COUNTS, "basis") if name not in frame]
         if missing:
@@ -236,9 +246,17 @@ def confusion_table(sets: Iterable[AnswerSet], counts: Iterable[pd.DataFrame], s
             held_names = dict(
                 zip(("study", "model", "split", "readout", "basis"), (study.name, *key, basis), strict=True)
             )
-            measured = CONFUSION_COLUMNS[len(held_names) :]
-            rows.append(held_names | {name: getattr(counted, name) for name in measured})
+            measured = CONFUSION_COLUMNS[len(held_names) : -1]
+            measures = {name: getattr(counted, name) for name in measured}
+            rows.append(held_names | measures | {"uncovered": uncovered.get(key, "")})
     return pd.DataFrame(rows, columns=list(CONFUSION_COLUMNS))
+
+
+def _token_set(name: str, dynamic: TokenSet | None) -> TokenSet | None:
+    readout = REGISTRY.get(name)
+    if readout is None or readout.kind != "token_set":
+        return None
+    return dynamic if readout.token_set == "dynamic" else readout.token_set
 
 
 def first_token_table(sets: Iterable[AnswerSet], study: Study) -> pd.DataFrame:

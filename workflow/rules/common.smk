@@ -30,6 +30,10 @@ MODELS_WITH_COUNTS = [
     model for model in MODELS if config["models"][model].get("records", {}).get("kind") == "published_metrics"
 ]
 MODELS_WITH_RECORDS = [model for model in MODELS if model not in MODELS_WITH_COUNTS]
+# the model that the single-model exhibits of the first paper are about
+AUDITED = "llava15"
+# the model whose tokenizer Table 10, Figure 10 and the comparison of templates are about
+ENCODED = "llava16_mistral"
 READOUTS = config["readouts"]["names"]
 DISPLAY = {model: config["models"][model]["display"] for model in MODELS}
 # the part of `run` that may move a logit; the rest would rerun inference for nothing

@@ -93,3 +93,55 @@ rule compare_splits:
         code=code_digest("compare_splits"),
     script:
         "../scripts/compare_splits.py"
+
+
+rule diagnose_readouts:
+    input:
+        answers=expand(
+            "<results>/answers/{model}/{split}.parquet",
+            model=MODELS_WITH_RECORDS,
+            split=config["diagnostic"]["split"],
+        ),
+        # a second prompt template is another pairing, so it is diagnosed too
+        templates=expand(
+            "<results>/templates/{model}/{template}/answers.parquet",
+            model=[model for model in MODELS_WITH_RECORDS if model == ENCODED],
+            template="native",
+        ),
+    output:
+        table="<results>/tables/diagnostic.csv",
+        sidecar="<results>/tables/diagnostic.json",
+    log:
+        "<results>/logs/diagnose_readouts.log",
+    benchmark:
+        "<results>/benchmarks/diagnose_readouts.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        study=STUDY,
+        note=NOTE,
+        planted=PLANTED,
+        readouts=READOUTS,
+        questions=config["diagnostic"]["questions"],
+        template=config["run"]["template"],
+        code=code_digest("diagnose_readouts"),
+    script:
+        "../scripts/diagnose_readouts.py"
+
+
+rule check_agreement:
+    input:
+        answers=expand("<results>/answers/{model}/{split}.parquet", model=MODELS_WITH_RECORDS, split=SPLITS),
+    output:
+        agreement="<results>/statistics/agreement.csv",
+    log:
+        "<results>/logs/check_agreement.log",
+    benchmark:
+        "<results>/benchmarks/check_agreement.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        readouts=READOUTS,
+        code=code_digest("check_agreement"),
+    script:
+        "../scripts/check_agreement.py"

@@ -9,8 +9,6 @@ survey and templates.
 from workflow.lib.survey import SURVEY
 from workflow.lib.tables.table6 import NOTATION
 
-# the model whose tokenizer Table 10, Figure 10 and the comparison of templates are about
-ENCODED = "llava16_mistral"
 # templates that Table 11 compares, and how it prints them
 COMPARED_TEMPLATES = {"as_run": "Paper template", "native": "Native chat template"}
 # released records do not say what an id decodes to, so Table 5 needs a tokenizer; 10 and 11 need their model

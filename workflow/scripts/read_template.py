@@ -12,6 +12,7 @@ with job.opened(snakemake) as run:
         "template": run.wildcards.template,
         "basis": "logits",
         "precision": run.params.precision,
+        "dynamic": stored.identity["token_sets"]["dynamic_single"],
         "candidate_ids": list(stored.candidate_ids),
         "candidate_texts": stored.identity["candidate_texts"],
         "warnings": warnings,

@@ -29,11 +29,12 @@ def build(
 
     Notes
     -----
-    Models whose counts were derived from published metrics carry a dagger in the printed forms.
+    Models whose counts were derived from published metrics carry a dagger in the printed forms. A sentence under
+    the table names the models on which a fixed-id readout misses every token that they emit (Algorithm 1).
     """
     study = render.study_of(confusion)
     cells = {(row.model, row.split, row.readout): row for row in confusion.itertuples(index=False)}
-    lines, marked = [], {}
+    lines, marked, missed = [], {}, {}
     for model in dict.fromkeys(confusion["model"]):
         parse = {"string_parse": string_parse[model]}
         for split in [name for name in render.SPLITS if any(key[:2] == (model, name) for key in cells)]:
@@ -49,7 +50,13 @@ def build(
                 cell = cells[model, split, readout]
                 line[column] = float(cell.f1)
                 marked[display[model]] = cell.basis == PUBLISHED
+                if cell.uncovered != "" and int(cell.uncovered) == cell.n:
+                    missed.setdefault(column, {})[display[model]] = None
             lines.append(line)
+    warnings = [
+        f"{readout} compares ids that are never the first generated token on {', '.join(names)} (see diagnostic)."
+        for readout, names in missed.items()
+    ]
     notes = ["† Counts derived from the published four-decimal metrics; no per-question records exist."]
     return render.Table(
         label="Table 4",
@@ -61,5 +68,5 @@ def build(
             render.text("split", "Split"),
             *(render.value(name, name, 4) for name in READOUTS),
         ],
-        notes=[*(notes if any(marked.values()) else []), *([note] if note else [])],
+        notes=[*(notes if any(marked.values()) else []), *warnings, *([note] if note else [])],
     )
