@@ -31,6 +31,7 @@ PRELOADED = (
     "transformers.generation.utils",
     "transformers.models.clip.image_processing_pil_clip",
     "transformers.models.auto.tokenization_auto",
+    "transformers.models.clip.modeling_clip",
     "PIL.PngImagePlugin",
     "pyarrow.parquet",
 )

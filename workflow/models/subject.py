@@ -1,0 +1,117 @@
+"""The audited model with the questions of a split, loaded and checked as one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import pyarrow as pa
+import torch
+
+from workflow.lib import files, items, tokens
+from workflow.lib.errors import BadInput
+from workflow.lib.prompts import Template
+from workflow.lib.tokens import TokenSet
+from workflow.models import shard
+from workflow.models.adapter import Adapter, load_adapter
+from workflow.models.precision import Precision
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A loaded model and what it is asked.
+
+    Attributes
+    ----------
+    adapter : Adapter
+    table : pyarrow.Table
+        Items, those of one shard or all of a split.
+    images : Path
+        Folder of their images.
+    template : Template
+    identity : dict
+        All that may move a number measured on this model (`workflow.lib.signal_parts`).
+    """
+
+    adapter: Adapter
+    table: pa.Table
+    images: Path
+    template: Template
+    identity: dict
+
+
+def load(
+    questions: str,
+    image_table: str,
+    checkpoint: str,
+    *,
+    model: str,
+    settings: Mapping,
+    run: Mapping,
+    study: str,
+    seed: int,
+    code: str,
+    shard_number: int | None = None,
+) -> Subject:
+    """Load a checkpoint and the questions put to it.
+
+    Images, checkpoint and precision are checked before the model is loaded. Arguments are those of
+    `workflow.models.shard.infer`; without ``shard_number`` all questions of the split are taken.
+
+    Raises
+    ------
+    BadInput
+        Where an image, the checkpoint or the machine does not fit.
+    """
+    torch.set_num_threads(run["threads"])
+    torch.manual_seed(seed)
+    table, origin = items.load(questions)
+    if shard_number is not None:
+        table = table.take(items.shard_rows(table["image"].to_pylist(), shard_number, run["shards"]))
+    folder = Path(image_table).parent / "images"
+    shard.check_images(table, image_table, folder)
+    precision = Precision(run["dtype"], run["quantisation"], run["device"], run["attention"])
+    precision.check()
+    shard.check_checkpoint(checkpoint, files.read_json(checkpoint))
+    if settings["family"] == "mplug_owl2" and not settings.get("remote_code"):
+        raise BadInput(
+            f"model {model} runs modelling code from its checkpoint: set models.{model}.remote_code to true if you "
+            f"trust revision {settings['revision']} of {settings['model_id']}."
+        )
+    adapter = load_adapter(settings["family"], Path(checkpoint).parent, precision)
+    template = Template(**settings["template"])
+    identity = {
+        "study": study,
+        "model": model,
+        "model_id": settings["model_id"],
+        "revision": settings["revision"],
+        "checkpoint": files.sha256(checkpoint),
+        "template": template.name,
+        "template_text": adapter.render(template, "{question}"),
+        "dataset": origin["dataset"],
+        "dataset_revision": origin["revision"],
+        "dataset_sha256": origin["sha256"],
+        "images_sha256": files.sha256(image_table),
+        "split": origin["split"],
+        **{name: run[name] for name in ("dtype", "quantisation", "attention", "batch_size", "device", "threads")},
+        "device_name": shard.device_name(run["device"]),
+        "libraries": {name: metadata.version(name) for name in shard.LIBRARIES},
+        "seed": seed,
+        "code": code,
+    }
+    return Subject(adapter, table, folder, template, identity)
+
+
+def baseline_set(adapter: Adapter) -> tuple[str, TokenSet]:
+    """Return name and ids of the set that the baseline reads: eight tokens of LLaMA's vocabulary, else the dynamic set.
+
+    A vocabulary counts as LLaMA's where the eight ids are the forms of yes and no that they stand for there.
+    """
+    eight = tokens.LEGACY_8TOK
+    size = len(adapter.tokenizer)
+    for answer in ("yes", "no"):
+        ids = getattr(eight, answer)
+        pieces = adapter.tokenizer.convert_ids_to_tokens(list(ids)) if max(ids) < size else [""]
+        if any(str(piece).lstrip("▁").lower() != answer for piece in pieces):
+            return "dynamic_single", tokens.dynamic_single(adapter.forms)
+    return "legacy_8tok", eight

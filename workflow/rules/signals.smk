@@ -1,0 +1,179 @@
+"""
+Needs: items, images, the audited model's checkpoint, and CLIP checkpoints where they are configured.
+Makes: <results>/signals/{model}/{split}.parquet, joined from <results>/signal_shards (attention and logits of an
+instrumented pass), <results>/clip (similarities) and <results>/noise (second passes in the layout of the logits).
+"""
+
+SIGNALS = config["signals"]
+# the models and splits whose signals the study takes
+SIGNAL_RUNS = [{"model": model, "split": split} for model, splits in SIGNALS["runs"].items() for split in splits]
+# the CLIP models that are configured, "b" and "l" in this order; an empty checkpoint leaves one out
+CLIP_MODELS = {which: SIGNALS["clip"][which] for which in ("b", "l") if SIGNALS["clip"][which]["checkpoint"]}
+CLIP_CHECKPOINTS = [f"<results>/checkpoints/{entry['checkpoint']}/checkpoint.json" for entry in CLIP_MODELS.values()]
+NOISE_KINDS = SIGNALS["noise"]["kinds"]
+NOISE = {key: SIGNALS["noise"][key] for key in ("seed", "scale")}
+# what the instrumented pass depends on
+ATTENTION_KEYS = ["band", "image_span", "nouns", "spatial_words"]
+
+
+wildcard_constraints:
+    noise="random_image|gaussian_embedding",
+    clip="|".join(map(re.escape, config["mini"]["clips"])),
+
+
+rule train_clip:
+    input:
+        base="<results>/checkpoints/base.safetensors",
+    output:
+        checkpoint="<results>/checkpoints/{clip}/checkpoint.json",
+        config="<results>/checkpoints/{clip}/config.json",
+        weights="<results>/checkpoints/{clip}/model.safetensors",
+    log:
+        "<results>/logs/train_clip/{clip}.log",
+    benchmark:
+        "<results>/benchmarks/train_clip/{clip}.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        settings=lambda wildcards: {
+            "seed": config["seed"],
+            "world": config["scenes"]["world"],
+            "shape": config["mini"]["shape"],
+            "clip": config["mini"]["clips"][wildcards.clip],
+        },
+        code=code_digest("train_clip"),
+    script:
+        "../scripts/train_clip.py"
+
+
+rule infer_signals:
+    input:
+        questions="<results>/items/{split}.parquet",
+        images=config["dataset"]["images"],
+        checkpoint="<results>/checkpoints/{model}/checkpoint.json",
+    output:
+        shard="<results>/signal_shards/{model}/{split}/{shard}.parquet",
+    log:
+        "<results>/logs/infer_signals/{model}/{split}/{shard}.log",
+    benchmark:
+        "<results>/benchmarks/infer_signals/{model}/{split}/{shard}.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: config["run"]["threads"]
+    resources:
+        gpu=int(config["run"]["device"] == "cuda"),
+    params:
+        study=STUDY,
+        seed=config["seed"],
+        settings=lambda wildcards: model_settings(wildcards.model),
+        run={key: config["run"][key] for key in INFERENCE_KEYS},
+        signals={key: SIGNALS[key] for key in ATTENTION_KEYS},
+        libraries=MODEL_LIBRARIES,
+        code=lambda wildcards: code_digest("infer_signals", family_module(wildcards.model)),
+    script:
+        "../scripts/infer_signals.py"
+
+
+rule infer_clip:
+    input:
+        questions="<results>/items/{split}.parquet",
+        images=config["dataset"]["images"],
+        checkpoint="<results>/checkpoints/{model}/checkpoint.json",
+        clip=CLIP_CHECKPOINTS,
+    output:
+        similarities="<results>/clip/{model}/{split}.parquet",
+    log:
+        "<results>/logs/infer_clip/{model}/{split}.log",
+    benchmark:
+        "<results>/benchmarks/infer_clip/{model}/{split}.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: config["run"]["threads"]
+    resources:
+        gpu=int(config["run"]["device"] == "cuda"),
+    params:
+        study=STUDY,
+        seed=config["seed"],
+        settings=lambda wildcards: model_settings(wildcards.model),
+        run={key: config["run"][key] for key in INFERENCE_KEYS},
+        which=list(CLIP_MODELS),
+        pattern=SIGNALS["nouns"],
+        libraries=MODEL_LIBRARIES,
+        code=lambda wildcards: code_digest("infer_clip", family_module(wildcards.model)),
+    script:
+        "../scripts/infer_clip.py"
+
+
+rule infer_noise:
+    input:
+        questions="<results>/items/{split}.parquet",
+        images=config["dataset"]["images"],
+        checkpoint="<results>/checkpoints/{model}/checkpoint.json",
+    output:
+        shard="<results>/noise/{noise}/{model}/{split}/{shard}.parquet",
+    log:
+        "<results>/logs/infer_noise/{noise}/{model}/{split}/{shard}.log",
+    benchmark:
+        "<results>/benchmarks/infer_noise/{noise}/{model}/{split}/{shard}.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: config["run"]["threads"]
+    resources:
+        gpu=int(config["run"]["device"] == "cuda"),
+    params:
+        study=STUDY,
+        seed=config["seed"],
+        settings=lambda wildcards: model_settings(wildcards.model),
+        run={key: config["run"][key] for key in INFERENCE_KEYS},
+        noise=NOISE,
+        token_sets=config["readouts"]["token_sets"],
+        libraries=MODEL_LIBRARIES,
+        code=lambda wildcards: code_digest("infer_noise", family_module(wildcards.model)),
+    script:
+        "../scripts/infer_noise.py"
+
+
+rule merge_noise:
+    input:
+        shards=expand("<results>/noise/{{noise}}/{{model}}/{{split}}/{shard}.parquet", shard=SHARDS),
+        questions="<results>/items/{split}.parquet",
+    output:
+        logits="<results>/noise/{noise}/{model}/{split}.parquet",
+    log:
+        "<results>/logs/merge_noise/{noise}/{model}/{split}.log",
+    benchmark:
+        "<results>/benchmarks/merge_noise/{noise}/{model}/{split}.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        may_differ=config["run"]["may_differ"],
+        expected=lambda wildcards: expected_identity(wildcards.model),
+        noise=NOISE,
+        code=code_digest("merge_noise"),
+    script:
+        "../scripts/merge_noise.py"
+
+
+# changing a centre, a slope or the kinds of noise runs this alone: similarities and passes stay
+rule join_signals:
+    input:
+        questions="<results>/items/{split}.parquet",
+        shards=expand("<results>/signal_shards/{{model}}/{{split}}/{shard}.parquet", shard=SHARDS),
+        similarities=["<results>/clip/{model}/{split}.parquet"] if CLIP_MODELS else [],
+        clip=CLIP_CHECKPOINTS,
+        noise=expand("<results>/noise/{noise}/{{model}}/{{split}}.parquet", noise=NOISE_KINDS),
+    output:
+        signals="<results>/signals/{model}/{split}.parquet",
+    log:
+        "<results>/logs/join_signals/{model}/{split}.log",
+    benchmark:
+        "<results>/benchmarks/join_signals/{model}/{split}.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        expected=lambda wildcards: expected_identity(wildcards.model),
+        clip=CLIP_MODELS,
+        kinds=NOISE_KINDS,
+        code=code_digest("join_signals"),
+    script:
+        "../scripts/join_signals.py"
