@@ -23,6 +23,7 @@ if config["begins_at"] == "model":
     include: "workflow/rules/items.smk"
     include: "workflow/rules/logits.smk"
     include: "workflow/rules/answers.smk"
+    include: "workflow/rules/signals.smk"
     include: "workflow/rules/templates.smk"
 
 else:

@@ -6,9 +6,6 @@ sidecar figN.json that says where they come from. A figure's style is its module
 
 # Figure 10 needs the second model
 FIGURES = [f"fig{number}" for number in range(1, 11) if number != 10 or ENCODED in MODELS]
-if config["begins_at"] == "model":  # TEMPORARY
-    FIGURES = [figure for figure in FIGURES if figure not in ("fig7", "fig8", "fig9")]
-    SIGNAL_TABLES.clear()
 # one model on one split, as in the paper, where the study has that split
 FIGURED = {"model": AUDITED, "split": "adversarial" if "adversarial" in SPLITS else SPLITS[0]}
 
