@@ -20,7 +20,7 @@ from transformers.models.clip.modeling_clip import CLIPModel
 
 from workflow.lib import files, nouns, signal_parts
 from workflow.lib.items import KEY
-from workflow.models import images, shard, subject
+from workflow.models import images, subject
 from workflow.models.adapter import Adapter
 from workflow.models.precision import DTYPES
 
@@ -42,7 +42,7 @@ class Clip:
 
     def __init__(self, checkpoint: str, device: str = "cpu", dtype: str = "float32") -> None:
         self.manifest = files.read_json(checkpoint)
-        shard.check_checkpoint(checkpoint, self.manifest)
+        subject.check_checkpoint(checkpoint, self.manifest)
         folder = Path(checkpoint).parent
         self.model = CLIPModel.from_pretrained(folder, dtype=DTYPES[dtype]).to(device).eval()
         self.tokenizer = AutoTokenizer.from_pretrained(folder)

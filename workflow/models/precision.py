@@ -40,8 +40,8 @@ class Precision:
             )
         if self.quantisation == "nf4" and importlib.util.find_spec("bitsandbytes") is None:
             raise BadInput(
-                "run.quantisation is nf4 but bitsandbytes is not installed here: install envs/gpu.lock, or set "
-                "run.quantisation to none, which is another experiment and is recorded as such."
+                "run.quantisation is nf4 but bitsandbytes is not installed here: install it, or set run.quantisation "
+                "to none, which is another experiment and is recorded as such."
             )
 
     def load_arguments(self, unquantised: tuple[str, ...]) -> dict[str, object]:

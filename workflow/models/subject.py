@@ -1,5 +1,6 @@
-"""The audited model with the questions of a split, loaded and checked as one."""
+"""A model with the questions put to it, loaded and checked as one."""
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -12,9 +13,11 @@ from workflow.lib import files, items, tokens
 from workflow.lib.errors import BadInput
 from workflow.lib.prompts import Template
 from workflow.lib.tokens import TokenSet
-from workflow.models import shard
 from workflow.models.adapter import Adapter, load_adapter
 from workflow.models.precision import Precision
+
+LIBRARIES = ("torch", "transformers", "tokenizers", "pillow", "numpy")
+"""Libraries whose versions may move a logit."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,11 @@ def load(
     if shard_number is not None:
         table = table.take(items.shard_rows(table["image"].to_pylist(), shard_number, run["shards"]))
     folder = Path(image_table).parent / "images"
-    shard.check_images(table, image_table, folder)
+    check_images(table, image_table, folder)
     precision = Precision(run["dtype"], run["quantisation"], run["device"], run["attention"])
     precision.check()
-    shard.check_checkpoint(checkpoint, files.read_json(checkpoint))
+    manifest = files.read_json(checkpoint)
+    check_checkpoint(checkpoint, manifest)
     if settings["family"] == "mplug_owl2" and not settings.get("remote_code"):
         raise BadInput(
             f"model {model} runs modelling code from its checkpoint: set models.{model}.remote_code to true if you "
@@ -86,6 +90,8 @@ def load(
         "model_id": settings["model_id"],
         "revision": settings["revision"],
         "checkpoint": files.sha256(checkpoint),
+        "tokenizer_class": type(adapter.tokenizer).__name__,
+        "tokenizer": manifest["files"].get("tokenizer.json", ""),
         "template": template.name,
         "template_text": adapter.render(template, "{question}"),
         "dataset": origin["dataset"],
@@ -94,8 +100,8 @@ def load(
         "images_sha256": files.sha256(image_table),
         "split": origin["split"],
         **{name: run[name] for name in ("dtype", "quantisation", "attention", "batch_size", "device", "threads")},
-        "device_name": shard.device_name(run["device"]),
-        "libraries": {name: metadata.version(name) for name in shard.LIBRARIES},
+        "device_name": device_name(run["device"]),
+        "libraries": {name: metadata.version(name) for name in LIBRARIES},
         "seed": seed,
         "code": code,
     }
@@ -115,3 +121,52 @@ def baseline_set(adapter: Adapter) -> tuple[str, TokenSet]:
         if any(str(piece).lstrip("▁").lower() != answer for piece in pieces):
             return "dynamic_single", tokens.dynamic_single(adapter.forms)
     return "legacy_8tok", eight
+
+
+def check_images(table: pa.Table, image_table: str, folder: Path) -> None:
+    """Refuse missing or altered images before inference starts, with the ids of the questions they affect."""
+    declared = {}
+    with open(image_table, encoding="utf-8") as stream:
+        next(stream)
+        for line in stream:
+            name, digest = line.rstrip("\n").split(",")
+            declared[name] = digest
+    wanted: dict[str, list[int]] = {}
+    for name, question in zip(table["image"].to_pylist(), table["id"].to_pylist(), strict=True):
+        wanted.setdefault(name, []).append(question)
+    for name, affected in wanted.items():
+        path = folder / name
+        if name not in declared or not path.is_file():
+            what, mend = "is missing", "fetch or build the images again"
+        elif files.sha256(path) != declared[name]:
+            what, mend = (
+                f"is not the file that {image_table} declares",
+                "restore it or build the images again",
+            )
+        else:
+            continue
+        raise BadInput(f"{path} {what}; questions {', '.join(map(str, affected))} need it: {mend}.")
+
+
+def check_checkpoint(path: str, manifest: Mapping) -> None:
+    """Refuse a checkpoint folder whose files are not those of its manifest."""
+    folder = Path(path).parent
+    for name, digest in manifest["files"].items():
+        if not (folder / name).is_file() or files.sha256(folder / name) != digest:
+            raise BadInput(
+                f"{folder / name} is missing or is not the file that {path} declares: delete {path} and build or fetch "
+                "the checkpoint again."
+            )
+
+
+def device_name(device: str) -> str:
+    """Return the name of the processor that computes; "cpu" results depend on its kind."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as stream:
+            model = next((line.split(":", 1)[1].strip() for line in stream if line.startswith("model name")), model)
+    except OSError:
+        pass
+    return model
