@@ -60,6 +60,11 @@ def test_a_changed_table_reruns_that_table_and_the_ledger_only(tiny):
     assert tiny.planned()["tabulate_table4"] == 1
 
 
+def test_a_restyled_figure_alone_is_drawn_again(tiny):
+    tiny.edit("workflow/lib/figures/fig5.py", "def draw", "OTHER = 1\n\n\ndef draw")
+    assert tiny.planned() == Counter({"plot_fig5": 1, "all": 1})
+
+
 def test_a_deleted_shard_alone_is_run_again(tiny):
     table = tiny.path("results/tables/table4.csv").read_bytes()
     kept = tiny.path("results/logits/llava15/random/1.parquet")
