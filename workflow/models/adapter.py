@@ -7,15 +7,18 @@ module with a class ``Family`` and a line in `FAMILIES`.
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from PIL import Image
+from transformers import DynamicCache
 
 from workflow.lib.errors import BadInput
 from workflow.lib.prompts import Template
+from workflow.models.opening import Opening
 from workflow.models.precision import Precision
 
 FAMILIES = {
@@ -43,6 +46,9 @@ class Generation:
         Whether ``generate`` returned the prompt in front of the new ids.
     image_tokens : list of int
         How many positions of each prompt hold the image.
+    raw_choice : bool
+        Whether tokens were chosen by the raw logits; false where the checkpoint's generation settings put a logits
+        processor, such as a repetition penalty, in between.
     """
 
     logits: torch.Tensor
@@ -50,6 +56,7 @@ class Generation:
     returned_ids: list[list[int]]
     returned_prompt: bool
     image_tokens: list[int]
+    raw_choice: bool
 
 
 class Adapter(ABC):
@@ -65,6 +72,9 @@ class Adapter(ABC):
 
     remote_code = False
     """Whether the checkpoint brings its own modelling code."""
+    packs = True
+    """Whether the decoder takes position ids and a mask for every pair of positions, so that several prompts can
+    stand side by side in one sequence."""
 
     def __init__(self, folder: Path, precision: Precision) -> None:
         self.precision = precision
@@ -83,6 +93,48 @@ class Adapter(ABC):
     @abstractmethod
     def image_positions(self, inputs: dict[str, torch.Tensor]) -> list[int]:
         """Return how many positions of each prompt hold the image."""
+
+    @abstractmethod
+    def open(self, image: Image.Image, prompts: Sequence[str]) -> Opening:
+        """Compute what prompts about one image may share, which each family says here."""
+
+    @property
+    def decoder(self) -> torch.nn.Module:
+        """The model that reads what an opening leaves: ids or embeddings in, logits out."""
+        return self.model
+
+    @torch.inference_mode()
+    def read(
+        self,
+        feed: torch.Tensor,
+        cache: DynamicCache,
+        positions: torch.Tensor | None = None,
+        mask: torch.Tensor | None = None,
+        kept: torch.Tensor | int = 1,
+    ) -> torch.Tensor:
+        """Let the decoder read on, behind what the cache holds, and return next-token logits.
+
+        Parameters
+        ----------
+        feed : Tensor
+            Ids (batch, length) or embeddings (batch, length, width); the cache grows by ``length``.
+        positions : Tensor, optional
+            Position indices, (batch, length); by default the sequence simply goes on.
+        mask : Tensor, optional
+            What is added to attention scores, (batch, 1, length, cached + length); causal by default.
+        kept : Tensor or int
+            Indices of the positions whose logits are wanted; 1 for the last.
+
+        Returns
+        -------
+        Tensor
+            float32, (batch, positions kept, vocabulary).
+        """
+        name = "inputs_embeds" if feed.is_floating_point() else "input_ids"
+        more = {} if positions is None else {"position_ids": positions}
+        more |= {} if mask is None else {"attention_mask": mask}
+        out = self.decoder(**{name: feed}, cache=cache, use_cache=True, logits_to_keep=kept, **more)
+        return out.logits.float()
 
     def render(self, template: Template, question: str) -> str:
         """Return the prompt: the filled text, or for kind ``chat`` that text as a user turn with an image."""
@@ -113,7 +165,7 @@ class Adapter(ABC):
         BadInput
             Where what came back in front of the new tokens is not the prompt, or the device ran out of memory.
         """
-        try:
+        with self.shortage_named(len(inputs["input_ids"])):
             out = self.model.generate(
                 **inputs,
                 max_new_tokens=count,
@@ -121,12 +173,8 @@ class Adapter(ABC):
                 num_beams=1,
                 return_dict_in_generate=True,
                 output_logits=True,
+                output_scores=True,
             )
-        except torch.OutOfMemoryError:
-            raise BadInput(
-                f"{self.precision.device} ran out of memory with {len(inputs['input_ids'])} questions at a time: lower "
-                "run.batch_size in the configuration (1 is the least), or set run.quantisation to nf4."
-            ) from None
         steps = len(out.logits)
         prompt = inputs["input_ids"]
         returned_prompt = out.sequences.shape[1] > steps
@@ -139,11 +187,29 @@ class Adapter(ABC):
         mask = inputs["attention_mask"].bool()
         kept = [row[held].tolist() for row, held in zip(prompt, mask, strict=True)]
         returned = [a + b for a, b in zip(kept, new, strict=True)] if returned_prompt else new
-        return Generation(out.logits[0].float(), new, returned, returned_prompt, self.image_positions(inputs))
+        # without a processor both are the same tensors, so this costs nothing then
+        raw = all(a is b or torch.equal(a, b) for a, b in zip(out.logits, out.scores, strict=True))
+        return Generation(out.logits[0].float(), new, returned, returned_prompt, self.image_positions(inputs), raw)
+
+    @contextmanager
+    def shortage_named(self, questions: int) -> Iterator[None]:
+        """Turn running out of device memory into a sentence that says what to lower."""
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise BadInput(
+                f"{self.precision.device} ran out of memory with {questions} questions at a time: lower "
+                "run.batch_size in the configuration (1 is the least), or set run.quantisation to nf4."
+            ) from None
+
+    @property
+    def ends(self) -> set[int]:
+        """Ids after which an answer is over."""
+        ends = self.model.generation_config.eos_token_id
+        return {self.tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
 
     def _until_end(self, ids: list[int]) -> list[int]:
-        ends = self.model.generation_config.eos_token_id
-        ends = {self.tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
+        ends = self.ends
         for position, token in enumerate(ids):
             if token in ends:
                 return ids[: position + 1]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from PIL import Image
+from transformers import DynamicCache
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLForConditionalGeneration
 from transformers.models.qwen2_vl.processing_qwen2_vl import Qwen2VLProcessor
 from transformers.processing_utils import ProcessorMixin
@@ -28,6 +29,7 @@ class Family(llava.Family):
     model_class = Qwen2VLForConditionalGeneration
     processor_class = ImageOnlyProcessor
     unquantised = ("lm_head", "model.visual")
+    per_position = ("input_ids", "mm_token_type_ids")
 
     def encode(self, images: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
         """Return processor output; without ``mm_token_type_ids`` generate places the image wrongly and says nothing."""
@@ -35,3 +37,13 @@ class Family(llava.Family):
         if "mm_token_type_ids" not in inputs:
             raise RuntimeError("the Qwen2-VL processor returned no mm_token_type_ids; use the pinned transformers")
         return inputs
+
+    def prefill(self, inputs: dict[str, torch.Tensor], cache: DynamicCache) -> int:
+        """Read inputs into the cache; an image takes fewer position indices than positions.
+
+        Positions are passed explicitly: left to itself the model goes on from what it remembers of the image before.
+        """
+        places = {name: inputs[name] for name in ("input_ids", "mm_token_type_ids", "image_grid_thw")}
+        positions, _ = self.model.model.get_rope_index(**places)
+        self.model(**inputs, position_ids=positions, cache=cache, use_cache=True, logits_to_keep=1)
+        return int(positions.max()) + 1

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow.lib import logits
-from workflow.models import engines
+from workflow.models import rows
 
 
 @given(st.integers(0, 2**31), st.sampled_from([torch.float32, torch.float16, torch.bfloat16]))
@@ -13,7 +13,7 @@ def test_ranks_top_and_normaliser_agree_with_a_plain_sort(seed, dtype):
     generator = torch.Generator().manual_seed(seed)
     scores = (torch.randn(3, 200, generator=generator) * 3).to(dtype).float()
     candidates = sorted(torch.randperm(200, generator=generator)[:7].tolist())
-    columns = engines.distribution(scores, candidates)
+    columns = rows.distribution(scores, candidates)
     for row, values in enumerate(scores.numpy()):
         order = np.lexsort((np.arange(200), -values))
         assert columns["argmax_id"][row] == order[0] == int(scores[row].argmax())
@@ -27,6 +27,6 @@ def test_ranks_top_and_normaliser_agree_with_a_plain_sort(seed, dtype):
 def test_tied_top_ids_stand_in_ascending_order():
     scores = torch.zeros(1, 100)
     scores[0, [7, 3, 50]] = 2.0
-    columns = engines.distribution(scores, [3, 7])
+    columns = rows.distribution(scores, [3, 7])
     assert columns["top_ids"][0, :3].tolist() == [3, 7, 50]
     assert columns["rank_3"][0] == columns["rank_7"][0] == 1
