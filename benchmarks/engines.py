@@ -40,9 +40,9 @@ from workflow.models.precision import Precision
 REQUIRED = 4.6
 TOLERANCE = 1e-3
 TEMPLATE = Template("as_run", "text", "USER: <image>\n{question} Answer yes or no only.\nASSISTANT:")
-# the mini tokenizer takes each word of the template as one token and spells other words, so that what differs
-# between prompts is about as long as it is in LLaMA's tokenizer
-OBJECTS = ("couch", "snow board", "hand bag", "tooth brush", "pizza", "tennis racket")
+# The mini tokenizer takes each word of the template as one token and spells other words. With these objects prompts
+# differ in 17.5 tokens a question; on POPE's adversarial questions, in a genuine 32,000-piece vocabulary, it is 16.5.
+OBJECTS = ("couch", "snow board", "knife", "bench", "truck", "a bottle")
 IMAGE_SIDE, PATCH = 336, 14
 
 
