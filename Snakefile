@@ -25,6 +25,7 @@ if config["begins_at"] == "model":
     include: "workflow/rules/answers.smk"
     include: "workflow/rules/signals.smk"
     include: "workflow/rules/templates.smk"
+    include: "workflow/rules/engines.smk"
 
 else:
 
