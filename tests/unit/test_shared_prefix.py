@@ -1,6 +1,7 @@
 """Both engines give the same rows: untrained checkpoints of all five families, whose answers run to six tokens."""
 
 import copy
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -135,7 +136,9 @@ def test_answers_that_end_at_different_tokens(adapter_of, open_image, monkeypatc
     adapter = adapter_of(name)
     questions = polled(adapter, name, "as_run")
     whole = [row["generated_ids"] for row in answered("reference", adapter, questions, open_image, 1)]
-    ends = [whole[0][0], whole[1][2], whole[3][4], whole[7][1]]
+    # the tokens that fewest questions emit, so that some questions of an image go on where others have ended
+    counted = Counter(token for ids in whole for token in set(ids))
+    ends = [*(min(whole[i], key=counted.get) for i in (1, 3)), whole[7][1]]
     owners = [adapter.model, adapter.model.language_model] if name == "instructblip" else [adapter.model]
     for owner in owners:
         monkeypatch.setattr(owner.generation_config, "eos_token_id", ends)
