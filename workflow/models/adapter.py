@@ -99,7 +99,7 @@ class Adapter(ABC):
         """Compute what prompts about one image may share, which each family says here."""
 
     @property
-    def decoder(self) -> torch.nn.Module:
+    def reader(self) -> torch.nn.Module:
         """The model that reads what an opening leaves: ids or embeddings in, logits out."""
         return self.model
 
@@ -133,7 +133,7 @@ class Adapter(ABC):
         name = "inputs_embeds" if feed.is_floating_point() else "input_ids"
         more = {} if positions is None else {"position_ids": positions}
         more |= {} if mask is None else {"attention_mask": mask}
-        out = self.decoder(**{name: feed}, cache=cache, use_cache=True, logits_to_keep=kept, **more)
+        out = self.reader(**{name: feed}, cache=cache, use_cache=True, logits_to_keep=kept, **more)
         return out.logits.float()
 
     def render(self, template: Template, question: str) -> str:

@@ -24,7 +24,7 @@ class Family(llava.Family):
     unquantised = ("language_model.lm_head", "vision_model", "qformer", "language_projection")
 
     @property
-    def decoder(self) -> torch.nn.Module:
+    def reader(self) -> torch.nn.Module:
         """The language model behind the Q-Former."""
         return self.model.language_model
 
@@ -66,5 +66,5 @@ class Family(llava.Family):
         held = inputs["attention_mask"].bool()
         prompt_ids = [ids[kept].tolist() for ids, kept in zip(inputs["input_ids"], held, strict=True)]
         rests = [row[kept] for row, kept in zip(embedded, held, strict=True)]
-        cache = DynamicCache(config=self.decoder.config)
+        cache = DynamicCache(config=self.reader.config)
         return Opening(prompt_ids, self.image_positions(inputs)[0], cache, 0, 0, rests)
