@@ -4,11 +4,11 @@
 
 The model has random weights and LLaVA-1.5's way of work: a CLIP tower that makes 576 image tokens (24 layers of width
 256, patches of 14 in 336 pixels) and a LLaMA decoder (12 layers of width 512, vocabulary of 32,064). float32, CPU, six
-questions an image. The engines take turns: shared_prefix answers all questions of an
-image after every second question of the reference, so that whatever else the machine does meets both alike. Speeds
-are those of the median image; the first image is not timed. Prints questions a second, what token counts allow, the
-largest difference of a logit and peak memory; exits with status 1 where the ratio of speeds is below 4.6, a logit
-moves by 0.001 or more, or any answer differs.
+questions an image. The engines take turns: shared_prefix answers all questions of an image after every second question
+of the reference, so that whatever else the machine does meets both alike. Speeds are those of the median image; the
+first image is not timed. Prints questions a second, what token counts allow, the largest difference of a logit and
+peak memory; exits with status 1 where the ratio of speeds is below 4.6, a logit moves by 0.001 or more, or any answer
+differs.
 """
 
 import argparse
@@ -169,7 +169,7 @@ def compare(adapter: Adapter, images: int) -> int:
     for name, seconds in times.items():
         print(
             f"{name:13} {count / np.median(seconds):7.3f} questions a second (an image {seconds.min():.2f} to "
-            f"{seconds.max():.2f} s), peak memory {peaks[name]:.0f} MiB, {peaks[name] - rest:.0f} above the loaded model"
+            f"{seconds.max():.2f} s), peak memory {peaks[name]:.0f} MiB, {peaks[name] - rest:.0f} over the loaded model"
         )
     print(f"ratio         {ratio:7.2f} (required {REQUIRED}); of mean times {mean_ratio:.2f}")
     print(f"tokens allow  {allowed:7.2f} in the decoder, {count} in the vision tower")
