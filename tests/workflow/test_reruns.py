@@ -61,7 +61,7 @@ def test_a_changed_table_reruns_that_table_and_the_ledger_only(tiny):
 
 
 def test_a_restyled_figure_alone_is_drawn_again(tiny):
-    tiny.edit("workflow/lib/figures/fig5.py", "def draw", "OTHER = 1\n\n\ndef draw")
+    tiny.edit("workflow/lib/figures/fig5.py", "@style.styled", "OTHER = 1\n\n\n@style.styled")
     assert tiny.planned() == Counter({"plot_fig5": 1, "all": 1})
 
 
