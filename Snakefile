@@ -18,10 +18,17 @@ include: "workflow/rules/common.smk"
 # where the way of the data begins depends on the study
 if config["begins_at"] == "model":
 
-    include: "workflow/rules/scenes.smk"
-    include: "workflow/rules/checkpoints.smk"
+    if FETCHED:
+
+        include: "workflow/rules/fetch.smk"
+
+    else:
+
+        include: "workflow/rules/scenes.smk"
+        include: "workflow/rules/checkpoints.smk"
     include: "workflow/rules/items.smk"
     include: "workflow/rules/logits.smk"
+    include: "workflow/rules/shards.smk"
     include: "workflow/rules/answers.smk"
     include: "workflow/rules/signals.smk"
     include: "workflow/rules/templates.smk"

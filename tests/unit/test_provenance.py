@@ -80,6 +80,7 @@ ALLOWED = {
         "safetensors",
         "PIL",
         "tqdm",
+        "huggingface_hub",
     },
     "scripts": {"pandas"},
 }

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from workflow.lib import files, sources
 from workflow.lib.errors import BadInput
@@ -230,11 +231,42 @@ def test_the_table_of_sources_is_sound():
     loaded = sources.load()
     assert list(loaded) == sorted(loaded)
     assert sum(name.startswith("pope/") for name in loaded) == 6
-    unhashed = {source.basename for source in loaded.values() if not source.sha256}
+    held = {name: source for name, source in loaded.items() if name.startswith(("pope/", "released/"))}
+    unhashed = {source.basename for source in held.values() if not source.sha256}
     assert unhashed == {"multi_model_results.json"} | {
         f"pope_full_adversarial_{name}_summary.json" for name in ("baseline", "beta1.0", "clip_b1.0", "clip_b1.5")
     }
-    assert {row["licence"] for row in rows_of(sources.SOURCES_CSV)} == {"MIT"}
+    rows = rows_of(sources.SOURCES_CSV)
+    assert {row["licence"] for row in rows if row["name"] in held} == {"MIT"}
+    assert all(row["licence"] and row["note"] for row in rows)
+
+
+def test_the_full_study_pins_what_the_table_lists(repository):
+    known = sources.load()
+    study = yaml.safe_load((repository / "workflow/studies/full.yaml").read_text(encoding="utf-8"))
+    for model in study["models"].values():
+        assert f"repository/{model['model_id']}/{model['revision']}" in known
+    for split, digest in study["dataset"]["sha256"].items():
+        assert known[f"pope/{study['dataset']['revision']}/coco_pope_{split}.json"].sha256 == digest
+    assert sources.image_origin(known, "coco")["url"].startswith("https://")
+    assert sources.image_origin(known, "coco_archive")["url"].endswith("val2014.zip")
+    assert len(sources.image_origin(known, "hub")["revision"]) == 40
+    weights = sources.known_files(known, study["models"]["llava15"])
+    assert len(weights) == 4 and not sources.known_files(known, study["models"]["qwen2_vl"])
+    with pytest.raises(BadInput, match=r"sources.csv has no row pope/f+/"):
+        sources.place_of(known, f"pope/{'f' * 40}/coco_pope_random.json")
+
+
+def test_only_files_of_origins_without_revisions_may_lack_one(tmp_path):
+    header = ",".join(sources.COLUMNS)
+    path = tmp_path / "sources.csv"
+    row = "unversioned/a.zip,,https://example.invalid/a.zip,{},,,x,why\n"
+    path.write_text(f"{header}\n{row.format('')}")
+    assert sources.load(path)["unversioned/a.zip"].revision == ""
+    for text in (row.format(REVISION), row.format("").replace("unversioned", "data")):
+        path.write_text(f"{header}\n{text}")
+        with pytest.raises(BadInput, match="40 hex digits"):
+            sources.load(path)
 
 
 @pytest.mark.parametrize(
@@ -272,6 +304,8 @@ def test_a_repeated_row_is_named(tmp_path):
 
 def test_every_real_file_passes(shared_data, tmp_path):
     for source in sources.load().values():
+        if not source.name.startswith(("pope/", "released/")):
+            continue
         target = tmp_path / source.name
         sources.fetch(source, target, shared_data / "released", opener=forbidden)
         assert not source.sha256 or files.sha256(target) == source.sha256

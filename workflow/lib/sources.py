@@ -14,7 +14,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -29,6 +29,10 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
 _TRANSIENT = (urllib.error.URLError, TimeoutError, ConnectionError, ssl.SSLError, http.client.HTTPException)
+REPOSITORY = "repository/"
+"""Names of repositories on the hub, and of single files in them, begin with this; the hub itself states sizes."""
+UNVERSIONED = "unversioned/"
+"""Names of files whose origin has no revisions begin with this; nothing else may lack one."""
 HOW_TO_SUPPLY = "supply the file from a local folder with --config released_folder=PATH"
 
 
@@ -90,15 +94,16 @@ def load(path: str | Path = SOURCES_CSV) -> dict[str, Source]:
             raise BadInput(f"{where} has not {len(COLUMNS)} cells: quote cells that hold commas.")
         if not _NAME.fullmatch(row["name"]) or row["name"] in found:
             raise BadInput(f"{where}: each name must be a relative path that occurs once.")
-        if not _REVISION.fullmatch(row["revision"]):
+        versioned = not row["name"].startswith(UNVERSIONED)
+        if versioned != bool(row["revision"]) or (versioned and not _REVISION.fullmatch(row["revision"])):
             raise BadInput(f"{where}: revision {row['revision']!r} is not 40 hex digits; pin a full commit.")
         if not row["url"].startswith("https://") or row["revision"] not in row["url"]:
             raise BadInput(f"{where}: the address must use https and contain the revision.")
         if PurePosixPath(row["url"]).name != PurePosixPath(row["name"]).name:
             raise BadInput(f"{where}: name and address must end in the same file name.")
-        if bool(row["sha256"]) != bool(row["bytes"]):
+        if bool(row["sha256"]) != bool(row["bytes"]) and (row["bytes"] or not row["name"].startswith(REPOSITORY)):
             raise BadInput(f"{where}: give both sha256 and bytes, or neither and the reason in the note.")
-        if row["sha256"] and not (_SHA256.fullmatch(row["sha256"]) and row["bytes"].isdecimal()):
+        if row["sha256"] and not (_SHA256.fullmatch(row["sha256"]) and row["bytes"].isdecimal() | (not row["bytes"])):
             raise BadInput(f"{where}: sha256 must be 64 lower-case hex digits and bytes a whole number.")
         if not row["sha256"] and not row["note"]:
             raise BadInput(f"{where}: a source without sha256 needs the reason in its note.")
@@ -107,6 +112,41 @@ def load(path: str | Path = SOURCES_CSV) -> dict[str, Source]:
     if names != sorted(names):
         raise BadInput(f"{path} is not sorted by name: sort its rows.")
     return found
+
+
+def place_of(known: Mapping[str, Source], name: str) -> Source:
+    """Return a source by name; BadInput where the table has none."""
+    if name not in known:
+        raise BadInput(
+            f"workflow/sources.csv has no row {name}: add one, or correct the revision in the configuration."
+        )
+    return known[name]
+
+
+def known_files(known: Mapping[str, Source], model: Mapping) -> dict[str, str]:
+    """Return path -> SHA-256 of the files of a checkpoint whose hash is on file; model has model_id and revision."""
+    prefix = f"{REPOSITORY}{model['model_id']}/{model['revision']}/"
+    return {
+        name.removeprefix(prefix): source.sha256
+        for name, source in known.items()
+        if name.startswith(prefix) and source.sha256
+    }
+
+
+def image_origin(known: Mapping[str, Source], way: str) -> dict[str, str]:
+    """Return where images come from: url, and for the hub also repository and revision.
+
+    Parameters
+    ----------
+    way : str
+        "coco", "coco_archive" or "hub".
+    """
+    if way == "hub":
+        prefix = f"{REPOSITORY}datasets/lmms-lab/POPE/"
+        source = next(source for name, source in known.items() if name.startswith(prefix))
+        return {"url": source.url, "repository": "lmms-lab/POPE", "revision": source.revision}
+    name = {"coco": "coco/val2014", "coco_archive": "coco/val2014.zip"}[way]
+    return {"url": place_of(known, f"{UNVERSIONED}{name}").url}
 
 
 def candidates(source: Source, folder: str | Path) -> list[Path]:

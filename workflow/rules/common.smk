@@ -36,6 +36,8 @@ AUDITED = "llava15"
 ENCODED = "llava16_mistral"
 READOUTS = config["readouts"]["names"]
 DISPLAY = {model: config["models"][model]["display"] for model in MODELS}
+# whether questions, images and checkpoints are fetched; what is fetched is pinned, so it never changes under a shard
+FETCHED = config["sources"]["checkpoints"] == "hub"
 # the part of `run` that may move a logit; the rest would rerun inference for nothing
 INFERENCE_KEYS = ["shards", "engine", "batch_size", "device", "dtype", "quantisation", "attention", "threads"]
 # pins of the libraries that may move a logit, so that a new version of one of them reruns inference
@@ -87,6 +89,20 @@ def expected_identity(model):
         "dataset": config["dataset"]["name"],
         "dataset_revision": config["dataset"]["revision"],
     }
+
+
+def pinned(path):
+    """An input of inference; one that was fetched at a pinned revision is not compared by time, because it may be
+    fetched after shards of another machine were put in place."""
+    return ancient(path) if FETCHED else path
+
+
+def local_place(wildcards, input):
+    """The local folder that is looked into before the network, and whether the network is forbidden.
+
+    Where a copy came from moves no logit: a parameter that asks for `input` is not tracked by Snakemake.
+    """
+    return [config["local_folder"], config["offline"]]
 
 
 def absent_shards(model, split):

@@ -8,8 +8,8 @@ touches a model; and <results>/logits/{model}/{split}.parquet, the verified whol
 rule infer_shard:
     input:
         questions="<results>/items/{split}.parquet",
-        images=config["dataset"]["images"],
-        checkpoint="<results>/checkpoints/{model}/checkpoint.json",
+        images=pinned(config["dataset"]["images"]),
+        checkpoint=pinned("<results>/checkpoints/{model}/checkpoint.json"),
     output:
         shard="<results>/logits/{model}/{split}/{shard}.parquet",
     log:

@@ -1,0 +1,19 @@
+"""Fetch a checkpoint at its revision, verify it and write its manifest."""
+
+from pathlib import Path
+
+from workflow.lib import job
+from workflow.models import hub
+
+with job.opened(snakemake) as run:
+    local_folder, offline = run.params.place
+    hub.fetch_checkpoint(
+        run.wildcards.model,
+        run.params.model_id,
+        run.params.revision,
+        Path(run.output.checkpoint).parent,
+        remote_code=run.params.remote_code,
+        known=run.params.known,
+        local_folder=local_folder,
+        offline=offline,
+    )
