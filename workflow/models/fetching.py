@@ -133,7 +133,7 @@ def _hub(
 ) -> None:
     repository, revision = origin["repository"], origin["revision"]
     left, stage = set(absent), folder.parent / "hub"
-    entries = hub.listing(repository, revision, "dataset", **{key: ways[key] for key in ways if key == "pause"})
+    entries = hub.listing(repository, revision, "dataset")
     for split, wanted in coco_images.asked(items_paths).items():
         named = [entry for entry in entries if PurePosixPath(entry.path).match(f"Full/{split}-*.parquet")]
         if left and not named:

@@ -7,7 +7,6 @@ huggingface_hub lists a repository and knows its addresses (HF_ENDPOINT, HF_TOKE
 import json
 import re
 import struct
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -42,15 +41,8 @@ class Entry:
         return check(path)
 
 
-def listing(
-    repository: str,
-    revision: str,
-    kind: str = "model",
-    endpoint: str | None = None,
-    attempts: int = 3,
-    pause: float = 2.0,
-) -> list[Entry]:
-    """Return the files of a repository at a revision, sorted by path.
+def listing(repository: str, revision: str, kind: str = "model", endpoint: str | None = None) -> list[Entry]:
+    """Return the files of a repository at a revision, sorted by path; a busy hub is asked again for half a minute.
 
     Raises
     ------
@@ -59,29 +51,22 @@ def listing(
     """
     if not _REVISION.fullmatch(revision):
         raise BadInput(f"{repository}: revision {revision!r} is not 40 hex digits; pin a full commit.")
-    api = HfApi(endpoint=endpoint)
-    for attempt in range(attempts):
-        try:
-            found = api.list_repo_tree(repository, recursive=True, revision=revision, repo_type=kind)
-            entries = [entry for entry in found if getattr(entry, "size", None) is not None]
-            break
-        except (errors.GatedRepoError, errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
-            raise BadInput(
-                f"{repository} has no revision {revision} that may be read here ({type(error).__name__}): check "
-                "model_id and revision, or set HF_TOKEN if the repository is protected."
-            ) from None
-        except errors.OfflineModeIsEnabled:
-            raise BadInput(
-                f"{repository}: HF_HUB_OFFLINE forbids the network: unset it, or set offline to true."
-            ) from None
-        except Exception as error:  # transport errors are of another library in each release of huggingface_hub
-            if attempt == attempts - 1:
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
-                raise BadInput(
-                    f"{repository} at revision {revision[:7]} cannot be listed ({reason}): run the same command again "
-                    "with a network, or set offline to true."
-                ) from None
-            time.sleep(pause * 2**attempt)
+    try:
+        found = HfApi(endpoint=endpoint).list_repo_tree(repository, recursive=True, revision=revision, repo_type=kind)
+        entries = [entry for entry in found if getattr(entry, "size", None) is not None]
+    except (errors.GatedRepoError, errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
+        raise BadInput(
+            f"{repository} has no revision {revision} that may be read here ({type(error).__name__}): check model_id "
+            "and revision, or set HF_TOKEN if the repository is protected."
+        ) from None
+    except errors.OfflineModeIsEnabled:
+        raise BadInput(f"{repository}: HF_HUB_OFFLINE is set: unset it, or set offline to true.") from None
+    except Exception as error:  # transport errors are of another library in each release of huggingface_hub
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadInput(
+            f"{repository} at revision {revision[:7]} cannot be listed ({reason}): run the same command again with a "
+            "network, or set offline to true."
+        ) from None
     held = [
         Entry(entry.path, entry.size, entry.lfs.sha256 if entry.lfs else "", "" if entry.lfs else entry.blob_id)
         for entry in entries
@@ -256,7 +241,7 @@ def fetch_checkpoint(
                     "the file of that revision there."
                 )
     else:
-        entries = listing(model_id, revision, **{key: ways[key] for key in ways if key in ("endpoint", "pause")})
+        entries = listing(model_id, revision, endpoint=ways.get("endpoint"))
         chosen = set(needed([entry.path for entry in entries], remote_code))
         wanted = [entry for entry in entries if entry.path in chosen]
         for entry in wanted if copy else []:
