@@ -33,8 +33,13 @@ def address(url: str) -> str:
 
 
 def open_address(url: str, timeout: float, headers: Mapping[str, str] | None = None) -> http.client.HTTPResponse:
+    """Open an address, or its place on the mirror where one is named."""
+    return open_unmirrored(address(url), timeout, headers)
+
+
+def open_unmirrored(url: str, timeout: float, headers: Mapping[str, str] | None = None) -> http.client.HTTPResponse:
     """Open an address; ``Authorization`` stays with the first host where the server sends us on."""
-    request = urllib.request.Request(address(url))
+    request = urllib.request.Request(url)
     for name, value in (headers or {}).items():
         (request.add_unredirected_header if name == "Authorization" else request.add_header)(name, value)
     return urllib.request.urlopen(request, timeout=timeout)

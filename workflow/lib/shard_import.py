@@ -1,11 +1,20 @@
 """Shards that another machine made: checked like our own, then put where inference would have put them.
 
-Nothing is put in place before every shard of the folder has passed. Snakemake keeps no record of a file that it did
-not make, and compares such a file by time only; the inputs of inference that may be fetched later are therefore
-declared as unchanging (`ancient`) in studies that fetch them.
+Nothing is put in place before every shard of the folder has passed. A shard that was put in place has a note beside
+it, ``N.imported.json`` with its SHA-256. While the note fits the file, the workflow declares no inputs for that shard:
+
+- Snakemake keeps no record of a file that it did not make, so changed parameters do not rerun it (the merge compares
+  its identity with the configuration instead);
+- but without a record it compares inputs by time only, and a checkpoint that is fetched later, for other shards, is
+  newer, or is "updated by another job". ``ancient`` does not help against the latter where the checkpoint is still
+  absent, and where it is there it hides that a parameter changed. (All of this observed with Snakemake 9.27.1.)
+
+A record of an earlier run of the same shard is removed, because it would have another set of inputs.
 """
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +25,7 @@ from workflow.lib import files, items, logits
 from workflow.lib.errors import BadInput
 
 HASH_ENDING = ".sha256"
+NOTE_ENDING = ".imported.json"
 
 
 @dataclass(frozen=True)
@@ -142,9 +152,29 @@ def _neighbour(expected: Expected, key: tuple[str, str], shards: int, but: Path)
     return None
 
 
-def put_in_place(found: Sequence[Found]) -> None:
-    """Copy verified shards to their places, whole or not at all."""
-    for shard in found:
-        if not shard.present:
-            with files.write_atomically(shard.target) as temporary:
-                shutil.copyfile(shard.path, temporary)
+def note_of(shard: Path) -> Path:
+    """Return where the note of an imported shard lies."""
+    return shard.with_suffix(NOTE_ENDING)
+
+
+def is_imported(shard: Path) -> bool:
+    """Return whether a shard is one that was put in place, and not one that was made here since."""
+    note = note_of(shard)
+    return note.is_file() and shard.is_file() and files.read_json(note)["sha256"] == files.sha256(shard)
+
+
+def put_in_place(found: Sequence[Found]) -> list[Path]:
+    """Copy verified shards to their places, whole or not at all, and return the places that are new."""
+    placed = [shard for shard in found if not shard.present]
+    for shard in placed:
+        with files.write_atomically(shard.target) as temporary:
+            shutil.copyfile(shard.path, temporary)
+        files.write_json({"file": shard.path.name, "sha256": files.sha256(shard.target)}, note_of(shard.target))
+    return [shard.target for shard in placed]
+
+
+def forget(targets: Sequence[Path]) -> None:
+    """Remove Snakemake's records of earlier runs of these files, in the current folder."""
+    if targets and Path(".snakemake/metadata").is_dir():
+        command = [sys.executable, "-m", "snakemake", "--cleanup-metadata", *map(str, targets)]
+        subprocess.run(command, check=True, capture_output=True)

@@ -146,6 +146,7 @@ def fetch_files(
                     check=entry.problem,
                     headers={key: str(value) for key, value in build_hf_headers().items()},
                     progress=bar.update,
+                    opener=downloads.open_unmirrored,  # the hub has a switch of its own, HF_ENDPOINT
                     attempts=attempts,
                     pause=pause,
                     remedy=f"run the same command again, or put the file of revision {revision[:7]} at {target}",

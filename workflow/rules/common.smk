@@ -11,6 +11,7 @@ from snakemake.exceptions import WorkflowError
 
 from workflow.lib import files, provenance
 from workflow.lib.errors import BadInput
+from workflow.lib.shard_import import is_imported
 from workflow.lib.settings import check_settings, read_numbers
 from workflow.models import warm
 
@@ -36,7 +37,7 @@ AUDITED = "llava15"
 ENCODED = "llava16_mistral"
 READOUTS = config["readouts"]["names"]
 DISPLAY = {model: config["models"][model]["display"] for model in MODELS}
-# whether questions, images and checkpoints are fetched; what is fetched is pinned, so it never changes under a shard
+# whether questions, images and checkpoints are fetched
 FETCHED = config["sources"]["checkpoints"] == "hub"
 # the part of `run` that may move a logit; the rest would rerun inference for nothing
 INFERENCE_KEYS = ["shards", "engine", "batch_size", "device", "dtype", "quantisation", "attention", "threads"]
@@ -91,10 +92,16 @@ def expected_identity(model):
     }
 
 
-def pinned(path):
-    """An input of inference; one that was fetched at a pinned revision is not compared by time, because it may be
-    fetched after shards of another machine were put in place."""
-    return ancient(path) if FETCHED else path
+def shard_inputs(wildcards):
+    """What a shard is made from: nothing here where another machine made it (workflow/lib/shard_import.py)."""
+    place = Path(config["pathvars"]["results"], "logits", wildcards.model, wildcards.split, f"{wildcards.shard}.parquet")
+    if is_imported(place):
+        return {}
+    return {
+        "questions": "<results>/items/{split}.parquet".format(**wildcards),
+        "images": config["dataset"]["images"],
+        "checkpoint": "<results>/checkpoints/{model}/checkpoint.json".format(**wildcards),
+    }
 
 
 def local_place(wildcards, input):

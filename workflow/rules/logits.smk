@@ -7,9 +7,7 @@ touches a model; and <results>/logits/{model}/{split}.parquet, the verified whol
 
 rule infer_shard:
     input:
-        questions="<results>/items/{split}.parquet",
-        images=pinned(config["dataset"]["images"]),
-        checkpoint=pinned("<results>/checkpoints/{model}/checkpoint.json"),
+        unpack(shard_inputs),
     output:
         shard="<results>/logits/{model}/{split}/{shard}.parquet",
     log:

@@ -15,6 +15,6 @@ with job.opened(snakemake) as run:
         lambda model, split, shard: Path(run.params.places["results"], "logits", model, split, f"{shard}.parquet"),
     )
     found = shard_import.verify(run.params.shards, expected)
-    shard_import.put_in_place(found)
+    shard_import.forget(shard_import.put_in_place(found))
     for shard in found:
         print(f"{shard.path} -> {shard.target}{' (there already)' if shard.present else ''}", file=sys.stderr)
