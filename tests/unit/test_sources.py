@@ -244,7 +244,7 @@ def test_the_table_of_sources_is_sound():
 def test_the_full_study_pins_what_the_table_lists(repository):
     known = sources.load()
     study = yaml.safe_load((repository / "workflow/studies/full.yaml").read_text(encoding="utf-8"))
-    for model in study["models"].values():
+    for model in [*study["models"].values(), *study["sources"]["clips"].values()]:
         assert f"repository/{model['model_id']}/{model['revision']}" in known
     for split, digest in study["dataset"]["sha256"].items():
         assert known[f"pope/{study['dataset']['revision']}/coco_pope_{split}.json"].sha256 == digest

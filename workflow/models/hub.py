@@ -202,7 +202,7 @@ def fetch_checkpoint(
     revision: str,
     folder: str | Path,
     *,
-    remote_code: bool,
+    remote_code: bool = False,
     known: Mapping[str, str] | None = None,
     local_folder: str = "",
     offline: bool = False,

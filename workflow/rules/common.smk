@@ -37,8 +37,12 @@ AUDITED = "llava15"
 ENCODED = "llava16_mistral"
 READOUTS = config["readouts"]["names"]
 DISPLAY = {model: config["models"][model]["display"] for model in MODELS}
-# whether questions, images and checkpoints are fetched
+# whether questions, images and checkpoints are fetched, and what of the hub: name -> repository and revision
 FETCHED = config["sources"]["checkpoints"] == "hub"
+REPOSITORIES = {
+    name: {key: entry[key] for key in ("model_id", "revision")} | {"remote_code": entry.get("remote_code", False)}
+    for name, entry in {**config["models"], **config["sources"]["clips"]}.items()
+}
 # the part of `run` that may move a logit; the rest would rerun inference for nothing
 INFERENCE_KEYS = ["shards", "engine", "batch_size", "device", "dtype", "quantisation", "attention", "threads"]
 # pins of the libraries that may move a logit, so that a new version of one of them reruns inference
@@ -94,7 +98,9 @@ def expected_identity(model):
 
 def shard_inputs(wildcards):
     """What a shard is made from: nothing here where another machine made it (workflow/lib/shard_import.py)."""
-    place = Path(config["pathvars"]["results"], "logits", wildcards.model, wildcards.split, f"{wildcards.shard}.parquet")
+    place = Path(
+        config["pathvars"]["results"], "logits", wildcards.model, wildcards.split, f"{wildcards.shard}.parquet"
+    )
     if is_imported(place):
         return {}
     return {

@@ -1,6 +1,6 @@
 """
 Needs: the network, or local copies; workflow/sources.csv, which names every file and repository at its revision.
-Makes: <results>/questions, <results>/images (only the images that the items name) and <results>/checkpoints/{model},
+Makes: <results>/questions, <results>/images (only the images that the items name) and <results>/checkpoints/{repository},
 each verified. These rules are the only ones of the full study that touch the outside world, and run where snakemake
 itself runs, because compute nodes often have no network.
 """
@@ -57,18 +57,18 @@ rule fetch_images:
 
 rule fetch_checkpoint:
     output:
-        checkpoint="<results>/checkpoints/{model}/checkpoint.json",
+        checkpoint="<results>/checkpoints/{repository}/checkpoint.json",
     log:
-        "<results>/logs/fetch_checkpoint/{model}.log",
+        "<results>/logs/fetch_checkpoint/{repository}.log",
     benchmark:
-        "<results>/benchmarks/fetch_checkpoint/{model}.tsv"
+        "<results>/benchmarks/fetch_checkpoint/{repository}.tsv"
+    wildcard_constraints:
+        repository="|".join(map(re.escape, REPOSITORIES)),
     conda:
         "../../envs/cpu.yaml"
     params:
-        model_id=lambda wildcards: config["models"][wildcards.model]["model_id"],
-        revision=lambda wildcards: config["models"][wildcards.model]["revision"],
-        remote_code=lambda wildcards: config["models"][wildcards.model]["remote_code"],
-        known=lambda wildcards: known_files(SOURCES, config["models"][wildcards.model]),
+        repository=lambda wildcards: REPOSITORIES[wildcards.repository],
+        known=lambda wildcards: known_files(SOURCES, REPOSITORIES[wildcards.repository]),
         place=local_place,
         code=code_digest("fetch_checkpoint"),
     script:

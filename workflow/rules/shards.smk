@@ -22,6 +22,7 @@ rule plan:
         shards=config["run"]["shards"],
         rows=config["dataset"]["rows"],
         fetched=FETCHED,
+        repositories={name: REPOSITORIES[name]["model_id"] for name in [*MODELS, *config["sources"]["clips"]]},
         published=str(ROOT / "workflow/published"),
         code=code_digest("plan"),
     script:

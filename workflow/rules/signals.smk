@@ -21,31 +21,6 @@ wildcard_constraints:
     clip="|".join(map(re.escape, config["mini"]["clips"])),
 
 
-rule train_clip:
-    input:
-        base="<results>/checkpoints/base.safetensors",
-    output:
-        checkpoint="<results>/checkpoints/{clip}/checkpoint.json",
-        config="<results>/checkpoints/{clip}/config.json",
-        weights="<results>/checkpoints/{clip}/model.safetensors",
-    log:
-        "<results>/logs/train_clip/{clip}.log",
-    benchmark:
-        "<results>/benchmarks/train_clip/{clip}.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    params:
-        settings=lambda wildcards: {
-            "seed": config["seed"],
-            "world": config["scenes"]["world"],
-            "shape": config["mini"]["shape"],
-            "clip": config["mini"]["clips"][wildcards.clip],
-        },
-        code=code_digest("train_clip"),
-    script:
-        "../scripts/train_clip.py"
-
-
 rule infer_signals:
     input:
         questions="<results>/items/{split}.parquet",

@@ -8,11 +8,9 @@ from workflow.models import hub
 with job.opened(snakemake) as run:
     local_folder, offline = run.params.place
     hub.fetch_checkpoint(
-        run.wildcards.model,
-        run.params.model_id,
-        run.params.revision,
-        Path(run.output.checkpoint).parent,
-        remote_code=run.params.remote_code,
+        run.wildcards.repository,
+        folder=Path(run.output.checkpoint).parent,
+        **run.params.repository,
         known=run.params.known,
         local_folder=local_folder,
         offline=offline,
