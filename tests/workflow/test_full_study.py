@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import shutil
+import subprocess
 import time
 from collections import Counter
 from io import BytesIO
@@ -343,10 +344,44 @@ def test_the_plan_of_the_real_study_and_its_dry_run(repository, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"llava15 +0\.508 +1\.27 .*RTX 3070 Ti", done.stdout)
     assert re.search(r"qwen2_vl +unknown +unknown", done.stdout)
-    assert "download ahead about 94 GB" in done.stdout
+    assert "download ahead about 96 GB" in done.stdout
     started = time.monotonic()
     done = checkout.run("--dry-run", "results/full/tables/table4.csv", overlay=overlay)
     elapsed = time.monotonic() - started
     assert done.returncode == 0 and re.search(r"infer_shard +90\n", done.stdout + done.stderr)
     # aim: 5 s on a machine of its own; here other tests may run beside it
     assert elapsed < 15, elapsed
+
+
+# ---- a notebook of somebody else ----
+
+
+def test_the_notebook_leaves_a_shard_that_can_be_imported(full, bare, hosts, tmp_path, monkeypatch):
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=x", "-c", "user.email=x", "commit", "-qm", "x"]):
+        subprocess.run(["git", *command], cwd=bare.folder, check=True)
+    book = nbformat.read(bare.path("notebooks/kaggle_shard.ipynb"), as_version=4)
+    parameters = next(cell for cell in book.cells if "parameters" in cell.metadata.get("tags", []))
+    parameters.source += (
+        f"\nREPOSITORY, CLONE, OUT = {str(bare.folder)!r}, {str(tmp_path / 'clone')!r}, {str(tmp_path / 'out')!r}\n"
+        f"OVERLAYS, REQUIREMENTS = {OVERLAYS!r}, []\n"
+    )
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HF_ENDPOINT", hosts.url)
+    monkeypatch.setenv("READOUT_AUDIT_MIRROR", hosts.url)
+    monkeypatch.delenv("READOUT_AUDIT_WARM_PROCESS", raising=False)
+    nbclient.NotebookClient(
+        book, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+    left = tmp_path / "out/llava15-random-0.parquet"
+    ours = pq.read_table(full.path(SHARD)).drop_columns(["seconds"])
+    assert pq.read_table(left).drop_columns(["seconds"]).equals(ours)
+    assert place(bare, tmp_path / "out").returncode == 0
+    assert not bare.planned(SHARD)
+
+
+def test_the_notebook_in_the_repository_holds_no_output(repository):
+    book = files.read_json(repository / "notebooks/kaggle_shard.ipynb")
+    assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in book["cells"])

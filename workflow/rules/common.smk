@@ -3,6 +3,7 @@ Needs: config.yaml and, of an overlay, what it changes.
 Makes: the checked configuration and the few names that the other rules share.
 """
 
+import functools
 import json
 from pathlib import Path
 
@@ -69,6 +70,7 @@ wildcard_constraints:
     template="as_run|paper|native",
 
 
+@functools.cache
 def code_digest(script, *modules):
     """Digest of a script and of all modules of this project that it reaches."""
     return provenance.code_digest(ROOT, script, *modules)
