@@ -10,9 +10,6 @@ import pyarrow.parquet as pq
 
 from workflow.lib import files
 
-BYTES_PER_QUESTION = 900
-"""About what a question takes in a shard; measured on the mini study, and small beside everything else."""
-
 
 @dataclass(frozen=True)
 class Row:
