@@ -10,6 +10,8 @@ import time
 from collections import Counter
 from io import BytesIO
 
+import nbclient
+import nbformat
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -345,20 +347,14 @@ def test_the_plan_of_the_real_study_and_its_dry_run(repository, tmp_path):
     assert re.search(r"llava15 +0\.508 +1\.27 .*RTX 3070 Ti", done.stdout)
     assert re.search(r"qwen2_vl +unknown +unknown", done.stdout)
     assert "download ahead about 96 GB" in done.stdout
-    started = time.monotonic()
     done = checkout.run("--dry-run", "results/full/tables/table4.csv", overlay=overlay)
-    elapsed = time.monotonic() - started
     assert done.returncode == 0 and re.search(r"infer_shard +90\n", done.stdout + done.stderr)
-    # aim: 5 s on a machine of its own; here other tests may run beside it
-    assert elapsed < 15, elapsed
 
 
 # ---- a notebook of somebody else ----
 
 
 def test_the_notebook_leaves_a_shard_that_can_be_imported(full, bare, hosts, tmp_path, monkeypatch):
-    nbclient = pytest.importorskip("nbclient")
-    nbformat = pytest.importorskip("nbformat")
     for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=x", "-c", "user.email=x", "commit", "-qm", "x"]):
         subprocess.run(["git", *command], cwd=bare.folder, check=True)
     book = nbformat.read(bare.path("notebooks/kaggle_shard.ipynb"), as_version=4)
