@@ -8,7 +8,7 @@ def pins(text):
     return set(re.findall(r"^\s*-?\s*([A-Za-z0-9_.-]+==[A-Za-z0-9_.]+)$", text, flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", ["cpu", "test"])
+@pytest.mark.parametrize("name", ["cpu", "test", "gpu"])
 def test_every_direct_pin_is_exact_and_in_the_lock(repository, name):
     listed = yaml.safe_load((repository / f"envs/{name}.yaml").read_text())["dependencies"][-1]["pip"]
     direct = pins("\n".join(listed))
@@ -19,6 +19,7 @@ def test_every_direct_pin_is_exact_and_in_the_lock(repository, name):
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.]+", line) for line in lines)
 
 
-def test_the_test_environment_contains_the_other(repository):
-    both = [pins((repository / f"envs/{name}.lock").read_text()) for name in ("cpu", "test")]
+@pytest.mark.parametrize("name", ["test", "gpu"])
+def test_the_other_environments_contain_that_of_the_cpu(repository, name):
+    both = [pins((repository / f"envs/{which}.lock").read_text()) for which in ("cpu", name)]
     assert both[0] < both[1]
