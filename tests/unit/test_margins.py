@@ -58,7 +58,11 @@ def test_a_near_tie_is_an_answer_that_one_step_flips(yes, no):
     assert margins.near_ties(np.array([yes]), np.array([no]), "float16").tolist() == [flips]
 
 
-@given(HALVES, HALVES)
+# below its normal range float16 has even steps, and bfloat16 is the finer format there
+NORMAL_HALVES = HALVES.filter(lambda value: abs(value) >= 2**-14)
+
+
+@given(NORMAL_HALVES, NORMAL_HALVES)
 def test_near_ties_of_the_coarser_format_include_those_of_the_finer(yes, no):
     fine, coarse = (margins.near_ties(np.array([yes]), np.array([no]), name)[0] for name in margins.FORMATS)
     assert coarse or not fine
