@@ -10,17 +10,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from workflow.lib import files, readouts
+from workflow.lib import files, items, readouts
 from workflow.lib.errors import BadInput
 from workflow.lib.logits import Logits
+from workflow.lib.logits import read as read_logits
 from workflow.lib.tokens import TokenSet
 
 METADATA_KEY = b"readout_audit"
 SCHEMA = pa.schema(
     [
-        pa.field("dataset", pa.string(), nullable=False),
-        pa.field("split", pa.string(), nullable=False),
-        pa.field("id", pa.int64(), nullable=False),
+        *items.KEY_FIELDS,
         pa.field("label", pa.string(), nullable=False),
         pa.field("emitted_id", pa.int32(), nullable=False),
         pa.field("emitted_text", pa.string(), nullable=False),
@@ -101,6 +100,26 @@ def read_all(
             token_set = readouts.resolved(readout, view)
             warnings += readouts.warnings_for(name, shared["emitted_id"].tolist(), token_set)
     return to_table(pd.concat(frames, ignore_index=True)), warnings
+
+
+def from_logits(
+    logits: str | Path, questions: str | Path, names: Sequence[str], precision: str, **labels: str
+) -> tuple[pa.Table, dict]:
+    """Apply readouts to a file of logits; return the answers and the metadata to save with them.
+
+    ``labels`` (study, model and the like) become part of the metadata; the other arguments are those of `read_all`.
+    """
+    stored = read_logits(logits)
+    table, warnings = read_all(stored, items.load(questions)[0], names, precision, str(logits))
+    metadata = labels | {
+        "basis": "logits",
+        "precision": precision,
+        "dynamic": stored.identity["token_sets"]["dynamic_single"],
+        "candidate_ids": list(stored.candidate_ids),
+        "candidate_texts": stored.identity["candidate_texts"],
+        "warnings": warnings,
+    }
+    return table, metadata
 
 
 def to_table(frame: pd.DataFrame) -> pa.Table:

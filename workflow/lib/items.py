@@ -20,11 +20,15 @@ from workflow.lib.errors import BadInput
 KEY = ("dataset", "split", "id")
 LABELS = ("yes", "no")
 METADATA_KEY = b"readout_audit"
+KEY_FIELDS = (
+    pa.field("dataset", pa.string(), nullable=False),
+    pa.field("split", pa.string(), nullable=False),
+    pa.field("id", pa.int64(), nullable=False),
+)
+"""The columns of `KEY`, with which every table of questions, answers or signals begins."""
 SCHEMA = pa.schema(
     [
-        pa.field("dataset", pa.string(), nullable=False),
-        pa.field("split", pa.string(), nullable=False),
-        pa.field("id", pa.int64(), nullable=False),
+        *KEY_FIELDS,
         pa.field("image", pa.string(), nullable=False),
         pa.field("question", pa.string(), nullable=False),
         pa.field("label", pa.string(), nullable=False),

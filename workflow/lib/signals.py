@@ -8,15 +8,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from workflow.lib import files
+from workflow.lib import files, items
 from workflow.lib.errors import BadInput
 
 METADATA_KEY = b"readout_audit"
 SCHEMA = pa.schema(
     [
-        pa.field("dataset", pa.string(), nullable=False),
-        pa.field("split", pa.string(), nullable=False),
-        pa.field("id", pa.int64(), nullable=False),
+        *items.KEY_FIELDS,
         pa.field("label", pa.string(), nullable=False),
         pa.field("answer", pa.string(), nullable=False),
         pa.field("yes_max", pa.float32(), nullable=False),

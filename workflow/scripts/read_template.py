@@ -1,20 +1,15 @@
 """Read every answer in force out of the logits of one prompt template."""
 
-from workflow.lib import answers, items, job, logits
+from workflow.lib import answers, job
 
 with job.opened(snakemake) as run:
-    stored = logits.read(run.input.logits)
-    questions, _ = items.load(run.input.questions)
-    table, warnings = answers.read_all(stored, questions, run.params.readouts, run.params.precision, run.input.logits)
-    metadata = {
-        "study": run.params.study,
-        "model": run.wildcards.model,
-        "template": run.wildcards.template,
-        "basis": "logits",
-        "precision": run.params.precision,
-        "dynamic": stored.identity["token_sets"]["dynamic_single"],
-        "candidate_ids": list(stored.candidate_ids),
-        "candidate_texts": stored.identity["candidate_texts"],
-        "warnings": warnings,
-    }
+    table, metadata = answers.from_logits(
+        run.input.logits,
+        run.input.questions,
+        run.params.readouts,
+        run.params.precision,
+        study=run.params.study,
+        model=run.wildcards.model,
+        template=run.wildcards.template,
+    )
     answers.save(table, run.output.answers, metadata)
