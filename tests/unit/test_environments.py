@@ -3,6 +3,9 @@ import re
 import pytest
 import yaml
 
+from workflow.lib import environments
+from workflow.lib.errors import BadInput
+
 OLDER = ["4.40.1", "4.44.2", "4.45.2"]
 NAMES = ["cpu", "test", "gpu", *(f"transformers-{version}" for version in OLDER)]
 
@@ -50,3 +53,37 @@ def test_an_older_environment_has_all_that_the_workflow_needs_and_differs_in_few
     assert packages(direct(repository, "gpu")) | {"pytest", "hypothesis"} == packages(direct(repository, name))
     here = {pin.split("==")[0].lower() for pin in locked(repository, name) - locked(repository, "test")}
     assert here == {"accelerate", "bitsandbytes", "huggingface_hub", "tokenizers", "transformers"}
+
+
+def test_a_model_may_name_any_environment_but_that_of_the_tests(repository):
+    schema = yaml.safe_load((repository / "workflow/schemas/config.schema.yaml").read_text())
+    model = schema["properties"]["models"]["additionalProperties"]["properties"]
+    assert set(model["environment"]["enum"]) == set(NAMES) - {"test"}
+
+
+def test_a_job_under_another_transformers_is_refused_with_both_versions_and_what_to_do():
+    wanted = {"name": "transformers-4.40.1", "transformers": "4.40.1"}
+    environments.check("llava15", wanted, "4.40.1")
+    environments.check("llava15", None, "5.24.0")
+    with pytest.raises(BadInput) as refused:
+        environments.check("llava15", wanted, "5.24.0")
+    sentence = str(refused.value)
+    assert sentence.startswith(
+        "model llava15 is run in environment transformers-4.40.1, which has transformers 4.40.1,"
+    )
+    for part in ("transformers 5.24.0 is installed", "-r envs/transformers-4.40.1.lock", "deployment-method conda"):
+        assert part in sentence
+
+
+def test_the_adapter_follows_the_version():
+    assert environments.adapter_module("llava", "5.24.0") == "workflow.models.llava"
+    assert environments.adapter_module("llava", "4.40.1") == "workflow.models.older.llava"
+    assert environments.adapter_module("llava", "10.0.0") == "workflow.models.llava"
+
+
+def test_what_needs_transformers_5_is_refused_before():
+    environments.need_current("the engine shared_prefix", "5.24.0")
+    with pytest.raises(
+        BadInput, match=r"the engine shared_prefix needs transformers 5 .* and 4\.45\.2 is"
+    ):
+        environments.need_current("the engine shared_prefix", "4.45.2")

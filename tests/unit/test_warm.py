@@ -34,6 +34,14 @@ def test_the_function_runs_in_a_copy_with_the_callers_folder(process, tmp_path, 
     assert files.read_json(tmp_path / "here.json") == {"a": 1}
 
 
+def test_a_job_in_another_environment_does_not_borrow_it(process, tmp_path, monkeypatch):
+    monkeypatch.setenv(warm.INTERPRETER, "/another/environment")
+    called = []
+    monkeypatch.setattr("workflow.models.warm.socket.send_fds", lambda *_: called.append(1))
+    warm.call(files.write_text, "again", str(tmp_path / "again"))
+    assert not called and (tmp_path / "again").read_text() == "again"
+
+
 def test_bad_input_and_errors_come_back(process, tmp_path):
     with pytest.raises(BadInput, match="is not JSON"):
         (tmp_path / "x.json").write_text("<")

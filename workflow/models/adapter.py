@@ -2,7 +2,8 @@
 
 An adapter is the only code that knows a family. It says how a prompt is rendered, where image positions lie,
 and how a checkpoint is loaded; what is stored of the result is the engine's business. A new family is a new
-module with a class ``Family`` and a line in `FAMILIES`.
+module with a class ``Family``, a name in `FAMILIES`, and where transformers before 5 needs something else a module in
+`workflow.models.older` and a name in `workflow.lib.environments.OLDER`.
 """
 
 import importlib
@@ -10,24 +11,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import torch
 from PIL import Image
 from transformers import DynamicCache
 
+from workflow.lib import environments
 from workflow.lib.errors import BadInput
 from workflow.lib.prompts import Template
 from workflow.models.opening import Opening
 from workflow.models.precision import Precision
 
-FAMILIES = {
-    "llava": "workflow.models.llava",
-    "llava_next": "workflow.models.llava_next",
-    "instructblip": "workflow.models.instructblip",
-    "qwen2_vl": "workflow.models.qwen2_vl",
-    "mplug_owl2": "workflow.models.mplug_owl2",
-}
+FAMILIES = ("llava", "llava_next", "instructblip", "qwen2_vl", "mplug_owl2")
 
 
 @dataclass(frozen=True)
@@ -177,12 +174,7 @@ class Adapter(ABC):
             )
         steps = len(out.logits)
         prompt = inputs["input_ids"]
-        returned_prompt = out.sequences.shape[1] > steps
-        if returned_prompt and not torch.equal(out.sequences[:, :-steps], prompt):
-            raise BadInput(
-                f"generate returned {out.sequences.shape[1]} tokens, {steps} of them new, but the others are not the "
-                "prompt: this transformers version returns another layout; use the pinned one."
-            )
+        returned_prompt = self.returned_prompt(out.sequences[:, :-steps], prompt, steps)
         new = [self._until_end(row) for row in out.sequences[:, -steps:].tolist()]
         mask = inputs["attention_mask"].bool()
         kept = [row[held].tolist() for row, held in zip(prompt, mask, strict=True)]
@@ -190,6 +182,21 @@ class Adapter(ABC):
         # without a processor both are the same tensors, so this costs nothing then
         raw = all(a is b or torch.equal(a, b) for a, b in zip(out.logits, out.scores, strict=True))
         return Generation(out.logits[0].float(), new, returned, returned_prompt, self.image_positions(inputs), raw)
+
+    def returned_prompt(self, front: torch.Tensor, prompt: torch.Tensor, steps: int) -> bool:
+        """Return whether the prompt came back in front of the new tokens; false where nothing did.
+
+        Raises
+        ------
+        BadInput
+            Where it is something else.
+        """
+        if front.shape[1] and not torch.equal(front, prompt):
+            raise BadInput(
+                f"generate returned {front.shape[1] + steps} tokens, {steps} of them new, but the others are not the "
+                "prompt: this transformers version returns another layout; use the pinned one."
+            )
+        return front.shape[1] > 0
 
     @contextmanager
     def shortage_named(self, questions: int) -> Iterator[None]:
@@ -224,4 +231,5 @@ def load_adapter(family: str, folder: Path, precision: Precision) -> Adapter:
     """Load a checkpoint by its family; BadInput names the known families."""
     if family not in FAMILIES:
         raise BadInput(f"model family {family!r} is not known: use one of {', '.join(sorted(FAMILIES))}.")
-    return importlib.import_module(FAMILIES[family]).Family(folder, precision)
+    module = environments.adapter_module(family, metadata.version("transformers"))
+    return importlib.import_module(module).Family(folder, precision)

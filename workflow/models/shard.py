@@ -1,11 +1,12 @@
 """One inference shard from beginning to end: checkpoint and questions in, Parquet logits out."""
 
 from collections.abc import Mapping
+from importlib import metadata
 
 import pyarrow as pa
 from tqdm import tqdm
 
-from workflow.lib import logits, tokens
+from workflow.lib import environments, logits, tokens
 from workflow.models import engines, images, subject
 
 
@@ -23,6 +24,7 @@ def infer(
     study: str,
     seed: int,
     code: str,
+    environment: Mapping[str, str] | None = None,
 ) -> None:
     """Answer the questions of one shard and write its logits.
 
@@ -52,12 +54,16 @@ def infer(
         model's own tokenizer gives, are the candidate ids.
     study, seed, code
         Recorded in the identity.
+    environment : mapping, optional
+        Name of the model's environment and its transformers version (`workflow.lib.environments.check`).
 
     Raises
     ------
     BadInput
         Before any inference where an image, an id or the machine does not fit.
     """
+    if run["engine"] == "shared_prefix":
+        environments.need_current("the engine shared_prefix (run.engine)", metadata.version("transformers"))
     held = subject.load(
         questions,
         image_table,
@@ -68,6 +74,7 @@ def infer(
         study=study,
         seed=seed,
         code=code,
+        environment=environment,
         shard_number=shard,
     )
     adapter = held.adapter

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import torch
 
-from workflow.lib import files, items, tokens
+from workflow.lib import environments, files, items, tokens
 from workflow.lib.errors import BadInput
 from workflow.lib.prompts import Template
 from workflow.lib.tokens import TokenSet
@@ -54,11 +54,12 @@ def load(
     study: str,
     seed: int,
     code: str,
+    environment: Mapping[str, str] | None = None,
     shard_number: int | None = None,
 ) -> Subject:
     """Load a checkpoint and the questions put to it.
 
-    Images, checkpoint and precision are checked before the model is loaded. Arguments are those of
+    Environment, images, checkpoint and precision are checked before the model is loaded. Arguments are those of
     `workflow.models.shard.infer`; without ``shard_number`` all questions of the split are taken.
 
     Raises
@@ -66,6 +67,7 @@ def load(
     BadInput
         Where an image, the checkpoint or the machine does not fit.
     """
+    environments.check(model, environment, metadata.version("transformers"))
     torch.set_num_threads(run["threads"])
     torch.manual_seed(seed)
     table, origin = items.load(questions)

@@ -4,9 +4,11 @@ Importing torch and transformers takes several seconds, more than a mini shard d
 one machine it keeps one idle process that has imported them; a job asks it for a copy of itself (a fork), and
 the function runs in that copy, with the job's standard streams. Nothing of this project is imported before the
 fork, so that edited code is never stale, and nothing else is shared between jobs. Where no such process is at
-hand (a cluster, another platform, a job run alone) `call` runs the function in place: the result is the same.
+hand (a cluster, another platform, another environment, a job run alone) `call` runs the function in place: the result
+is the same.
 """
 
+import contextlib
 import importlib
 import os
 import pickle
@@ -24,6 +26,8 @@ from workflow.lib.errors import BadInput
 
 ADDRESS = "READOUT_AUDIT_WARM_PROCESS"
 """Environment variable with the socket of the idle process."""
+INTERPRETER = "READOUT_AUDIT_WARM_INTERPRETER"
+"""Environment variable with the place of its Python: a job in another environment must not borrow it."""
 PRELOADED = (
     "torch",
     "transformers.models.llava.modeling_llava",
@@ -51,7 +55,7 @@ def start() -> subprocess.Popen | None:
         cwd=Path(__file__).resolve().parents[2],
         stdin=subprocess.DEVNULL,
     )
-    os.environ[ADDRESS] = address
+    os.environ |= {ADDRESS: address, INTERPRETER: sys.prefix}
     return process
 
 
@@ -59,6 +63,7 @@ def stop(process: subprocess.Popen | None) -> None:
     """End the idle process."""
     address = os.environ.pop(ADDRESS, None) if process else None
     if process:
+        os.environ.pop(INTERPRETER, None)
         process.terminate()
         process.wait()
     if address:
@@ -76,7 +81,7 @@ def call(function: Callable, /, *arguments: object, **keywords: object) -> None:
     RuntimeError
         With the traceback of any other exception, or where the copy died.
     """
-    address = os.environ.get(ADDRESS)
+    address = os.environ.get(ADDRESS) if os.environ.get(INTERPRETER) == sys.prefix else None
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(address or "")
@@ -107,7 +112,9 @@ def _serve(address: str, parent: int) -> None:
         while True:
             connection, _ = server.accept()
             for name in PRELOADED:
-                importlib.import_module(name)
+                # not every version of transformers has all of them
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name)
             if os.fork() == 0:
                 server.close()
                 _run(connection)

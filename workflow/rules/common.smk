@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 from snakemake.exceptions import WorkflowError
 
-from workflow.lib import files, provenance
+from workflow.lib import environments, files, provenance
 from workflow.lib.errors import BadInput
 from workflow.lib.shard_import import is_imported
 from workflow.lib.settings import check_settings, read_numbers
@@ -46,10 +46,8 @@ REPOSITORIES = {
 }
 # the part of `run` that may move a logit; the rest would rerun inference for nothing
 INFERENCE_KEYS = ["shards", "engine", "batch_size", "device", "dtype", "quantisation", "attention", "threads"]
-# pins of the libraries that may move a logit, so that a new version of one of them reruns inference
-MODEL_LIBRARIES = provenance.pins(
-    ROOT / "envs/cpu.lock", ["torch", "transformers", "tokenizers", "safetensors", "pillow", "numpy"]
-)
+# libraries that may move a logit; their pins are a parameter, so that a new version of one of them reruns inference
+MODEL_LIBRARIES = ["torch", "transformers", "tokenizers", "safetensors", "pillow", "numpy"]
 # the released runs behind Table 11: first 500 adversarial questions, template by the name that the mini study uses
 TEMPLATE_RECORDS = {
     "as_run": {"prompt_mode": "paper_template"},
@@ -81,6 +79,37 @@ def model_settings(model, template=config["run"]["template"]):
     entry = config["models"][model]
     kept = {key: entry[key] for key in ("family", "model_id", "revision", "remote_code")}
     return kept | {"template": {"name": template} | config["prompts"][entry["templates"][template]]}
+
+
+@functools.cache
+def locked(environment, *names):
+    """Pins of some packages in the lock of an environment."""
+    return provenance.pins(ROOT / f"envs/{environment}.lock", names)
+
+
+def environment_of(model):
+    """Name of a model's environment, and the transformers version that its lock pins."""
+    name = config["models"][model]["environment"]
+    return {"name": name, "transformers": locked(name, "transformers")[0].split("==")[1]}
+
+
+def model_libraries(wildcards):
+    """Pins of the libraries that a model is run with."""
+    return locked(config["models"][wildcards.model]["environment"], *MODEL_LIBRARIES)
+
+
+def model_environment_file(wildcards):
+    """The environment that a model is run in, for `conda:`."""
+    return f"../../envs/{config['models'][wildcards.model]['environment']}.yaml"
+
+
+def model_environment(wildcards, input):
+    """That environment, by which a job knows that it runs in another one.
+
+    What of it moves a logit stands in `libraries`: a parameter that asks for `input` is not tracked by Snakemake, so a
+    model moved to an environment with the same libraries is not run again.
+    """
+    return environment_of(wildcards.model)
 
 
 def expected_identity(model):
@@ -127,8 +156,9 @@ def absent_shards(model, split):
 
 
 def family_module(model):
-    """The adapter that infer_shard loads by name for this model."""
-    return f"workflow.models.{config['models'][model]['family']}"
+    """The adapter that inference loads by name for this model, under the transformers of its environment."""
+    entry = config["models"][model]
+    return environments.adapter_module(entry["family"], environment_of(model)["transformers"])
 
 
 def write_run_config():

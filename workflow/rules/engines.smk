@@ -38,7 +38,7 @@ rule infer_engine:
     benchmark:
         "<results>/benchmarks/infer_engine/{model}.tsv"
     conda:
-        "../../envs/cpu.yaml"
+        model_environment_file
     threads: config["run"]["threads"]
     resources:
         gpu=int(config["run"]["device"] == "cuda"),
@@ -48,7 +48,8 @@ rule infer_engine:
         settings=lambda wildcards: model_settings(wildcards.model),
         run={key: config["run"][key] for key in INFERENCE_KEYS} | {"shards": 1, "engine": OTHER_ENGINE},
         token_sets=config["readouts"]["token_sets"],
-        libraries=MODEL_LIBRARIES,
+        libraries=model_libraries,
+        environment=model_environment,
         code=lambda wildcards: code_digest("infer_engine", family_module(wildcards.model)),
     script:
         "../scripts/infer_engine.py"

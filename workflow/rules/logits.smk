@@ -15,7 +15,7 @@ rule infer_shard:
     benchmark:
         "<results>/benchmarks/infer_shard/{model}/{split}/{shard}.tsv"
     conda:
-        "../../envs/cpu.yaml"
+        model_environment_file
     threads: config["run"]["threads"]
     resources:
         gpu=int(config["run"]["device"] == "cuda"),
@@ -25,7 +25,8 @@ rule infer_shard:
         settings=lambda wildcards: model_settings(wildcards.model),
         run={key: config["run"][key] for key in INFERENCE_KEYS},
         token_sets=config["readouts"]["token_sets"],
-        libraries=MODEL_LIBRARIES,
+        libraries=model_libraries,
+        environment=model_environment,
         code=lambda wildcards: code_digest("infer_shard", family_module(wildcards.model)),
     script:
         "../scripts/infer_shard.py"

@@ -33,7 +33,7 @@ rule infer_signals:
     benchmark:
         "<results>/benchmarks/infer_signals/{model}/{split}/{shard}.tsv"
     conda:
-        "../../envs/cpu.yaml"
+        model_environment_file
     threads: config["run"]["threads"]
     resources:
         gpu=int(config["run"]["device"] == "cuda"),
@@ -43,7 +43,8 @@ rule infer_signals:
         settings=lambda wildcards: model_settings(wildcards.model),
         run={key: config["run"][key] for key in INFERENCE_KEYS},
         signals={key: SIGNALS[key] for key in ATTENTION_KEYS},
-        libraries=MODEL_LIBRARIES,
+        libraries=model_libraries,
+        environment=model_environment,
         code=lambda wildcards: code_digest("infer_signals", family_module(wildcards.model)),
     script:
         "../scripts/infer_signals.py"
@@ -62,7 +63,7 @@ rule infer_clip:
     benchmark:
         "<results>/benchmarks/infer_clip/{model}/{split}.tsv"
     conda:
-        "../../envs/cpu.yaml"
+        model_environment_file
     threads: config["run"]["threads"]
     resources:
         gpu=int(config["run"]["device"] == "cuda"),
@@ -73,7 +74,8 @@ rule infer_clip:
         run={key: config["run"][key] for key in INFERENCE_KEYS},
         which=list(CLIP_MODELS),
         pattern=SIGNALS["nouns"],
-        libraries=MODEL_LIBRARIES,
+        libraries=model_libraries,
+        environment=model_environment,
         code=lambda wildcards: code_digest("infer_clip", family_module(wildcards.model)),
     script:
         "../scripts/infer_clip.py"
@@ -91,7 +93,7 @@ rule infer_noise:
     benchmark:
         "<results>/benchmarks/infer_noise/{noise}/{model}/{split}/{shard}.tsv"
     conda:
-        "../../envs/cpu.yaml"
+        model_environment_file
     threads: config["run"]["threads"]
     resources:
         gpu=int(config["run"]["device"] == "cuda"),
@@ -102,7 +104,8 @@ rule infer_noise:
         run={key: config["run"][key] for key in INFERENCE_KEYS},
         noise=NOISE,
         token_sets=config["readouts"]["token_sets"],
-        libraries=MODEL_LIBRARIES,
+        libraries=model_libraries,
+        environment=model_environment,
         code=lambda wildcards: code_digest("infer_noise", family_module(wildcards.model)),
     script:
         "../scripts/infer_noise.py"

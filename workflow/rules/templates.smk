@@ -35,7 +35,7 @@ rule infer_template:
     benchmark:
         "<results>/benchmarks/infer_template/{model}/{template}.tsv"
     conda:
-        "../../envs/cpu.yaml"
+        model_environment_file
     threads: config["run"]["threads"]
     resources:
         gpu=int(config["run"]["device"] == "cuda"),
@@ -45,7 +45,8 @@ rule infer_template:
         settings=lambda wildcards: model_settings(wildcards.model, wildcards.template),
         run={key: config["run"][key] for key in INFERENCE_KEYS} | {"shards": 1},
         token_sets=config["readouts"]["token_sets"],
-        libraries=MODEL_LIBRARIES,
+        libraries=model_libraries,
+        environment=model_environment,
         code=lambda wildcards: code_digest("infer_template", family_module(wildcards.model)),
     script:
         "../scripts/infer_template.py"

@@ -18,4 +18,5 @@ with job.opened(snakemake) as run:
         study=run.params.study,
         seed=run.params.seed,
         code=run.params.code,
+        environment=run.params.environment,
     )
