@@ -79,11 +79,12 @@ def test_the_adapter_follows_the_version():
     assert environments.adapter_module("llava", "5.24.0") == "workflow.models.llava"
     assert environments.adapter_module("llava", "4.40.1") == "workflow.models.older.llava"
     assert environments.adapter_module("llava", "10.0.0") == "workflow.models.llava"
+    assert environments.adapter_module("qwen2_vl", "4.45.2") == "workflow.models.older.qwen2_vl"
+    with pytest.raises(BadInput, match=r"transformers 4\.44\.2 does not have the model family qwen2_vl"):
+        environments.adapter_module("qwen2_vl", "4.44.2")
 
 
 def test_what_needs_transformers_5_is_refused_before():
     environments.need_current("the engine shared_prefix", "5.24.0")
-    with pytest.raises(
-        BadInput, match=r"the engine shared_prefix needs transformers 5 .* and 4\.45\.2 is"
-    ):
+    with pytest.raises(BadInput, match=r"the engine shared_prefix needs transformers 5 .* and 4\.45\.2 is"):
         environments.need_current("the engine shared_prefix", "4.45.2")

@@ -11,6 +11,9 @@ from workflow.lib.errors import BadInput
 OLDER = ("llava", "llava_next", "instructblip", "qwen2_vl")
 """Families whose adapter for transformers before 5 is a module of its own."""
 
+FIRST = {"qwen2_vl": (4, 45)}
+"""The release of transformers in which a family is first found, where that is after 4.40."""
+
 
 def is_older(transformers: str) -> bool:
     """Return whether a version of transformers is one before 5."""
@@ -18,7 +21,18 @@ def is_older(transformers: str) -> bool:
 
 
 def adapter_module(family: str, transformers: str) -> str:
-    """Return the dotted name of the module that holds a family's adapter for a version of transformers."""
+    """Return the dotted name of the module that holds a family's adapter for a version of transformers.
+
+    Raises
+    ------
+    BadInput
+        Where that version does not have the family yet.
+    """
+    if tuple(map(int, transformers.split(".")[:2])) < FIRST.get(family, (0, 0)):
+        raise BadInput(
+            f"transformers {transformers} does not have the model family {family} yet: choose a later environment "
+            "(models.*.environment)."
+        )
     older = is_older(transformers) and family in OLDER
     return f"workflow.models.{'older.' if older else ''}{family}"
 

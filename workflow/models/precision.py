@@ -4,7 +4,9 @@ import importlib.util
 from dataclasses import dataclass
 
 import torch
+import transformers
 
+from workflow.lib import environments
 from workflow.lib.errors import BadInput
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -43,6 +45,13 @@ class Precision:
                 "run.quantisation is nf4 but bitsandbytes is not installed here: install it, or set run.quantisation "
                 "to none, which is another experiment and is recorded as such."
             )
+        older = environments.is_older(transformers.__version__)
+        if self.quantisation == "nf4" and self.device == "cpu" and older:
+            raise BadInput(
+                f"run.quantisation is nf4 but transformers {transformers.__version__}, which is installed here, "
+                "quantises on CUDA devices only: set run.device to cuda where there is one, or run.quantisation to "
+                "none."
+            )
 
     def load_arguments(self, unquantised: tuple[str, ...]) -> dict[str, object]:
         """Return the keyword arguments for ``from_pretrained``.
@@ -50,10 +59,11 @@ class Precision:
         Parameters
         ----------
         unquantised : tuple of str
-            Full dotted module names kept out of quantisation; short names are silently ignored by
-            transformers, and a list replaces its default, so the output layer must be named too.
+            Module names kept out of quantisation, in transformers 5 full dotted ones: there short names are
+            silently ignored. A list replaces the default, so the output layer must be named too.
         """
-        arguments: dict[str, object] = {"dtype": DTYPES[self.dtype], "attn_implementation": self.attention}
+        name = "torch_dtype" if environments.is_older(transformers.__version__) else "dtype"
+        arguments: dict[str, object] = {name: DTYPES[self.dtype], "attn_implementation": self.attention}
         if self.quantisation == "nf4":
             from transformers import BitsAndBytesConfig
 
