@@ -1,8 +1,8 @@
 """LLaVA-1.6 (LLaVA-NeXT) before transformers 5.
 
-As LLaVA-1.5; an image has the features of its base and of its tiles, less what lies on the padding of the tiles, and one
-more at the end of each row. These versions cut the padding by ``int(length * scale)``, version 5 by the same after
-rounding to seven digits: where floats fall just short of a whole number, an image has other positions here.
+As LLaVA-1.5. An image has the features of its base and of its tiles, without those that lie on padding, and one more at
+the end of each row. These versions find the padding by ``int(length * scale)``, version 5 by the same after rounding to
+seven digits: where floats fall just short of a whole number, an image has other positions here.
 """
 
 import torch
