@@ -23,6 +23,7 @@ ROWS = {"llava": 32064, "llava_next": 32064, "instructblip": 32064, "qwen2_vl": 
 PINPOINTS = [[SIDE, 2 * SIDE], [2 * SIDE, SIDE], [2 * SIDE, 2 * SIDE], [3 * SIDE, SIDE], [SIDE, 3 * SIDE]]
 QWEN_PIECES = 10000
 QWEN_IDS = {piece: QWEN_PIECES + number for number, piece in enumerate(mini.QWEN_SPECIAL)}
+IMAGE_IDS = {"llava": 32000, "llava_next": 32000, "instructblip": 32001, "qwen2_vl": QWEN_IDS["<|image_pad|>"]}
 CLIP_MEAN = [0.48145466, 0.4578275, 0.40821073]
 CLIP_STD = [0.26862954, 0.26130258, 0.27577711]
 

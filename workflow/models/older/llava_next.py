@@ -1,8 +1,12 @@
 """LLaVA-1.6 (LLaVA-NeXT) before transformers 5.
 
 As LLaVA-1.5. An image has the features of its base and of its tiles, without those that lie on padding, and one more at
-the end of each row. These versions find the padding by ``int(length * scale)``, version 5 by the same after rounding to
-seven digits: where floats fall just short of a whole number, an image has other positions here.
+the end of each row. Two things differ from version 5, so that logits of some images do:
+
+- Where the tiles have an odd number of padding rows or columns, as for an image of 640 x 427 pixels, these versions pad
+  one less, and stretch the last row or column of tiles to its size. Logits then differ visibly.
+- The padding among the features is found by ``int(length * scale)``, in version 5 after rounding to seven digits. Of
+  all sizes up to 640 x 640 pixels eight have another number of positions by that, such as 328 x 205.
 """
 
 import torch
