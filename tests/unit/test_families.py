@@ -3,11 +3,14 @@
 Golden logits were made by the current version (``python -m tests.golden_families``); every version must reproduce them.
 """
 
+import importlib
+import re
 from functools import cache
 from importlib import metadata
 
 import pytest
 import torch
+import transformers
 from PIL import Image
 
 from tests import hub_layout
@@ -235,6 +238,28 @@ def test_number_types(checkpoints, family, asked):
     assert held.model.dtype is torch.bfloat16
     prompts_, image = asked
     assert held.generate(held.encode([image], prompts_[:1]), 1).logits.dtype is torch.float32
+
+
+def test_only_the_decoder_is_quantised(checkpoints, family, monkeypatch):
+    """Seven matrices a layer of the decoder, and nothing of towers, connectors and the output layer."""
+    bitsandbytes = pytest.importorskip("bitsandbytes")
+    kind = adapters.family_class(family)
+    if OLDER:
+        # these versions quantise where there is a CUDA device only; the choice of modules is a step of its own
+        replacing = importlib.import_module("transformers.integrations.bitsandbytes")
+        names = {"bnb": bitsandbytes, "nn": torch.nn, "Conv1D": transformers.pytorch_utils.Conv1D}
+        names["init_empty_weights"] = importlib.import_module("accelerate").init_empty_weights
+        for name, value in names.items():
+            monkeypatch.setattr(replacing, name, value, raising=False)
+        settings = Precision(quantisation="nf4").load_arguments(kind.unquantised)["quantization_config"]
+        model = kind.model_class.from_pretrained(checkpoints(family))
+        skipped = list(settings.llm_int8_skip_modules)
+        replacing.replace_with_bnb_linear(model, modules_to_not_convert=skipped, quantization_config=settings)
+    else:
+        model = adapters.load_adapter(family, checkpoints(family), Precision(quantisation="nf4")).model
+    names = [name for name, part in model.named_modules() if isinstance(part, bitsandbytes.nn.Linear4bit)]
+    assert len(names) == 7 * hub_layout.LAYERS
+    assert not [name for name in names if re.search("visi|visual|qformer|projec.*or|language_projection|lm_head", name)]
 
 
 @pytest.mark.skipif(not OLDER, reason="transformers 5 reads both")

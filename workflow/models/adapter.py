@@ -227,9 +227,13 @@ class Adapter(ABC):
         return self.tokenizer.decode([token for token in ids if token >= 0], skip_special_tokens=True)
 
 
-def load_adapter(family: str, folder: Path, precision: Precision) -> Adapter:
-    """Load a checkpoint by its family; BadInput names the known families."""
+def family_class(family: str) -> type[Adapter]:
+    """Return the adapter of a family for the transformers that is installed; BadInput names the known families."""
     if family not in FAMILIES:
         raise BadInput(f"model family {family!r} is not known: use one of {', '.join(sorted(FAMILIES))}.")
-    module = environments.adapter_module(family, metadata.version("transformers"))
-    return importlib.import_module(module).Family(folder, precision)
+    return importlib.import_module(environments.adapter_module(family, metadata.version("transformers"))).Family
+
+
+def load_adapter(family: str, folder: Path, precision: Precision) -> Adapter:
+    """Load a checkpoint by its family; BadInput names the known families."""
+    return family_class(family)(folder, precision)
