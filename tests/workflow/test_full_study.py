@@ -1,7 +1,5 @@
 """The full study from end to end on tiny stand-ins: fetched from a local server, run, shared and planned."""
 
-import csv
-import hashlib
 import os
 import re
 import shutil
@@ -16,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.data_hosts import LASTING, Hosts, serving
-from workflow.lib import files, logits, sources
+from tests.data_hosts import LASTING, Hosts, describe_sources, serving
+from workflow.lib import files, logits
 
 from .conftest import Checkout, fresh
 from .test_refusals import change_identity
@@ -29,6 +27,7 @@ PINNED = "b234b804b114d9e37bb655e11cbbb5f5e971b7a9"
 SPLITS = ["popular", "random"]
 SHARD = "results/full/logits/llava15/random/0.parquet"
 MERGED = "results/full/logits/llava15/random.parquet"
+SOURCES = "workflow/sources.csv"
 COCO = "s3.amazonaws.com/images.cocodataset.org/val2014"
 
 
@@ -82,26 +81,10 @@ def hosts(repository, tmp_path_factory):
         yield served
 
 
-def describe_sources(checkout, hosts):
-    """Give the table of sources the hashes of the stand-ins."""
-    path = checkout.path("workflow/sources.csv")
-    with open(path, newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    for row in rows:
-        body = hosts.addresses.get(row["url"].removeprefix("https://"))
-        if body and row["name"].startswith("pope/"):
-            row["bytes"] = str(len(body))
-            row["sha256"] = hashlib.sha256(body).hexdigest()
-    with open(path, "w", newline="") as stream:
-        writer = csv.DictWriter(stream, sources.COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(row for row in rows if not row["name"].startswith(f"repository/{MODEL}/{PINNED}/"))
-
-
 @pytest.fixture(scope="module")
 def full_built(repository, hosts, tmp_path_factory):
     checkout = FullCheckout(fresh(repository, tmp_path_factory.mktemp("full") / "checkout").folder, hosts)
-    describe_sources(checkout, hosts)
+    describe_sources(checkout.path(SOURCES), hosts, MODEL)
     ran = checkout.build(MERGED, "results/full/logits/llava15/popular.parquet")
     assert ran == Counter(
         fetch_questions=2, build_items=2, fetch_images=1, fetch_checkpoint=1, infer_shard=4, merge_shards=2
@@ -120,7 +103,7 @@ def bare(repository, tmp_path, hosts):
     """A checkout in which nothing was fetched."""
     hosts.faults.clear()
     checkout = FullCheckout(fresh(repository, tmp_path / "bare").folder, hosts)
-    describe_sources(checkout, hosts)
+    describe_sources(checkout.path(SOURCES), hosts, MODEL)
     return checkout
 
 
