@@ -65,8 +65,8 @@ def test_adapters_pass_the_same_tests(environment, repository, tmp_path):
     ran = [case for case in cases if case.find("skipped") is None]
     families = {name for name in hub_layout.FAMILIES if any(f"[{name}" in case.get("name") for case in ran)}
     assert len(families) == VERSIONS[version]
-    # 12 tests of each family, their templates and cases among them, at the least
-    assert len(ran) >= 12 * VERSIONS[version]
+    # 13 tests of each family, their templates and cases among them, at the least
+    assert len(ran) >= 13 * VERSIONS[version]
     print(f"transformers {version}: {len(ran)} passed, {len(cases) - len(ran)} skipped, {sorted(families)}")
 
 

@@ -4,6 +4,7 @@ Golden logits were made by the current version (``python -m tests.golden_familie
 """
 
 import importlib
+import json
 import re
 from functools import cache
 from importlib import metadata
@@ -14,10 +15,11 @@ import transformers
 from PIL import Image
 
 from tests import hub_layout
-from tests.golden_families import CASES, GOLDEN, measured, template_of
-from workflow.lib import environments, files, parsers
+from tests.golden_families import CASES, GOLDEN, REPOSITORY, measured, template_of
+from workflow.lib import environments, files, items, logits, parsers
 from workflow.lib.errors import BadInput
 from workflow.models import adapter as adapters
+from workflow.models import shard, signal_jobs
 from workflow.models.precision import Precision
 
 # a picture whose tiles in LLaVA-NeXT are padded by an odd number of columns
@@ -185,8 +187,8 @@ def test_the_image_moves_the_answer(adapter, asked):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}")
-def test_logits_are_those_of_the_current_version(adapter, family, case, repository):
-    golden = files.read_json(repository / GOLDEN)
+def test_logits_are_those_of_the_current_version(adapter, family, case):
+    golden = files.read_json(REPOSITORY / GOLDEN)
     name = f"{case[0]}-{case[1]}"
     if name not in golden[family]:
         pytest.skip(f"{family} has no template {case[0]}")
@@ -220,6 +222,73 @@ def test_tiles_of_llava_next_with_odd_padding_were_stretched_before_5(checkpoint
     even = right.tolist() == pytest.approx([white] * 37 + [black] * 19, abs=1e-4)
     assert even != OLDER
     assert (right < 0).sum() == (18 if OLDER else 19)
+
+
+@pytest.fixture
+def study(tmp_path):
+    """Two questions about one image, as items and a table of images."""
+    (tmp_path / "images").mkdir()
+    hub_layout.picture(1).save(tmp_path / "images/one.png")
+    files.write_text(f"image,sha256\none.png,{files.sha256(tmp_path / 'images/one.png')}\n", tmp_path / "images.csv")
+    lines = [
+        {"question_id": number, "image": "one.png", "text": question, "label": label}
+        for number, question, label in zip((1, 2), QUESTIONS, ("yes", "no"), strict=True)
+    ]
+    files.write_text("".join(json.dumps(line) + "\n" for line in lines), tmp_path / "polls.json")
+    table = items.read_polls(tmp_path / "polls.json", "tiny", "random", items.Expected(2, 2))
+    origin = {"dataset": "tiny", "revision": "none", "split": "random", "sha256": ""}
+    items.save(table, tmp_path / "items.parquet", origin)
+    return tmp_path
+
+
+def infer(study, checkpoint, family, **changes):
+    run = {"shards": 1, "engine": "reference", "batch_size": 1, "device": "cpu", "dtype": "float32", "threads": 1}
+    template = template_of(family, "as_run")
+    shard.infer(
+        str(study / "items.parquet"),
+        str(study / "images.csv"),
+        str(checkpoint / "checkpoint.json"),
+        str(study / "shard.parquet"),
+        shard=0,
+        model=family,
+        settings={
+            "family": family,
+            "model_id": "tiny",
+            "revision": "none",
+            "remote_code": False,
+            "template": {"name": "as_run", "kind": template.kind, "text": template.text},
+        },
+        run=run | {"quantisation": "none", "attention": "sdpa"} | changes.pop("run", {}),
+        token_sets={"llama": {"yes": [3582, 8241], "no": [1217, 3782]}},
+        study="test",
+        seed=42,
+        code="none",
+        **changes,
+    )
+    return logits.read(study / "shard.parquet")
+
+
+def test_a_shard_names_the_libraries_that_made_it(study, checkpoints, family):
+    folder = checkpoints(family)
+    held = {path.name: files.sha256(path) for path in folder.iterdir() if path.is_file() and "point" not in path.name}
+    files.write_json({"files": held}, folder / "checkpoint.json")
+    found = infer(study, folder, family, environment={"name": "any", "transformers": VERSION})
+    libraries = found.identity["libraries"]
+    assert libraries["transformers"] == VERSION
+    assert {"torch", "tokenizers", "pillow", "numpy"} < set(libraries)
+    assert found.identity["tokenizer"] == files.sha256(folder / "tokenizer.json")
+    rows = found.table.to_pylist()
+    assert [row["id"] for row in rows] == [1, 2]
+    assert [row["image_tokens"] for row in rows] == [POSITIONS[family]] * 2
+    golden = files.read_json(REPOSITORY / GOLDEN)[family]["as_run-1"]
+    assert rows[0]["generated_ids"][:4] == golden["new_ids"]
+    assert rows[0]["logsumexp"] == pytest.approx(golden["logsumexp"], abs=1e-4)
+
+
+def test_another_environment_is_refused_before_anything_is_loaded(study, tmp_path):
+    wanted = {"name": "transformers-9.9.9", "transformers": "9.9.9"}
+    with pytest.raises(BadInput, match=r"transformers 9\.9\.9, but transformers \d+.* is installed here"):
+        infer(study, tmp_path / "absent", "llava", environment=wanted)
 
 
 def test_forms_of_the_answer_words(adapter, family):
@@ -270,16 +339,17 @@ def test_a_checkpoint_that_transformers_5_wrote_is_refused(tmp_path):
 
 
 @pytest.mark.skipif(not OLDER, reason="about versions before 5")
-def test_what_older_versions_cannot_do_is_refused_in_a_sentence(checkpoints):
+def test_what_older_versions_cannot_do_is_refused_in_a_sentence(checkpoints, tmp_path):
     with pytest.raises(BadInput, match="quantises on CUDA devices only"):
         Precision(quantisation="nf4").check()
     with pytest.raises(BadInput, match="decoder with sdpa only"):
         adapters.load_adapter("instructblip", checkpoints("instructblip"), Precision(attention="eager"))
     held = adapters.load_adapter("llava", checkpoints("llava"), Precision(attention="eager"))
-    with pytest.raises(BadInput, match=r"shared_prefix .* needs transformers 5 or later"):
+    shared = r"shared_prefix .* needs transformers 5 or later"
+    with pytest.raises(BadInput, match=shared):
         held.open(hub_layout.picture(1), ["a"])
-    from workflow.models import signal_jobs
-
+    with pytest.raises(BadInput, match=shared):
+        infer(tmp_path, tmp_path, "llava", run={"engine": "shared_prefix"})
     for job in (signal_jobs.infer_signals, signal_jobs.infer_clip, signal_jobs.infer_noise):
         with pytest.raises(BadInput, match="needs transformers 5 or later"):
             job()
