@@ -1,6 +1,7 @@
 """Bad input through the whole workflow: one sentence, a non-zero exit, nothing left half written."""
 
 import json
+import re
 import subprocess
 
 import pyarrow.parquet as pq
@@ -28,10 +29,25 @@ def refused(checkout, sentence, *arguments, **keywords):
         ("run={template: native}", "run.template is 'native', which model llava15 does not have"),
         ("readouts={names: [legacy_2tk]}", "'legacy_2tk' is not known (did you mean 'legacy_2tok'?)"),
         ("run={quantisation: int3}", "run.quantisation: 'int3' is not one of"),
+        ("models={llava15: {environment: gpus}}", "models.llava15.environment: 'gpus' is not one of"),
+        (
+            "run={models: [qwen2_vl]} models={qwen2_vl: {environment: transformers-4.44.2}}",
+            "models.qwen2_vl: transformers 4.44.2 does not have the model family qwen2_vl yet",
+        ),
     ],
 )
 def test_configuration(tiny, setting, sentence):
-    refused(tiny, sentence, "--dry-run", "--config", setting)
+    refused(tiny, sentence, "--dry-run", "--config", *re.split(r"(?<=}) (?=models)", setting))
+
+
+def test_a_model_of_another_environment_is_refused_before_it_is_loaded(tiny):
+    shard = "results/logits/llava15/random/0.parquet"
+    tiny.path(shard).unlink()
+    sentence = (
+        "model llava15 is run in environment transformers-4.40.1, which has transformers 4.40.1, but transformers "
+    )
+    refused(tiny, sentence, shard, "--config", "models={llava15: {environment: transformers-4.40.1}}")
+    assert not tiny.path(shard).exists()
 
 
 def test_unknown_targets_are_refused_at_once(tiny):

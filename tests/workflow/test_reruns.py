@@ -91,3 +91,10 @@ def test_the_merged_configuration_of_the_last_run_is_kept(tiny):
 @pytest.mark.parametrize("option", [["--config", "seed=43"], ["--config", "run={threads: 2}"]])
 def test_a_changed_setting_reruns_inference(tiny, option):
     assert tiny.planned(*option)["infer_shard"] == 12
+
+
+def test_another_environment_reruns_a_model_only_where_its_libraries_are_others(tiny):
+    assert tiny.planned("--config", "models={llava15: {environment: gpu}}") == NOTHING
+    planned = tiny.planned("--config", "models={llava15: {environment: transformers-4.44.2}}")
+    assert planned["infer_shard"] == 6 and planned["merge_shards"] == 3
+    assert "train_checkpoint" not in planned and "build_items" not in planned

@@ -161,6 +161,13 @@ def family_module(model):
     return environments.adapter_module(entry["family"], environment_of(model)["transformers"])
 
 
+try:
+    for model in MODELS:
+        family_module(model)
+except BadInput as problem:
+    raise WorkflowError(f"models.{model}: {problem}")
+
+
 def write_run_config():
     """Keep the merged configuration of this run where its results go."""
     merged = yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=False, allow_unicode=True, width=110)
