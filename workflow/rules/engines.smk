@@ -5,6 +5,8 @@ Makes: <results>/engines: the first questions of that shard, answered with the e
 """
 
 OTHER_ENGINE = {"reference": "shared_prefix", "shared_prefix": "reference"}[config["run"]["engine"]]
+# environments with older versions of transformers have the reference only
+COMPARED = [model for model in MODELS if not environments.is_older(environment_of(model)["transformers"])]
 
 
 rule sample_images:
@@ -57,8 +59,8 @@ rule infer_engine:
 
 rule compare_engines:
     input:
-        study=expand(f"<results>/logits/{{model}}/{config['engines']['split']}/0.parquet", model=MODELS),
-        other=expand("<results>/engines/{model}.parquet", model=MODELS),
+        study=expand(f"<results>/logits/{{model}}/{config['engines']['split']}/0.parquet", model=COMPARED),
+        other=expand("<results>/engines/{model}.parquet", model=COMPARED),
         questions="<results>/engines/questions.parquet",
     output:
         agreement="<results>/statistics/engine_agreement.csv",
