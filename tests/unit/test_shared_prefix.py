@@ -14,7 +14,7 @@ from workflow.lib.errors import BadInput
 from workflow.lib.prompts import Template
 from workflow.models import engines, images, shared_prefix
 from workflow.models.adapter import load_adapter
-from workflow.models.mini import builders, checkpoint, tokenizers
+from workflow.models.mini import builders, tokenizers
 from workflow.models.opening import common_length
 from workflow.models.precision import Precision
 
@@ -56,8 +56,6 @@ def folders(tmp_path_factory):
                 torch.nn.init.normal_(parameter, std=0.2)
         torch.nn.init.normal_(builders.head_owner(name, model).lm_head.weight, std=0.3)
         builders.set_special_ids(name, model)
-        if name == "mplug_owl2":
-            model.config.auto_map = checkpoint.OWL_MAP
         model.save_pretrained(root / name)
         builders.save_processor(name, tokenizers.for_model(name), root / name)
     return root

@@ -19,7 +19,7 @@ from workflow.models import images as image_files
 from workflow.models import signals as measured_signals
 from workflow.models.adapter import load_adapter
 from workflow.models.engines import Question
-from workflow.models.mini import builders, checkpoint, clips, tokenizers
+from workflow.models.mini import builders, clips, tokenizers
 from workflow.models.mini.base import spread
 from workflow.models.precision import Precision
 
@@ -56,8 +56,6 @@ def write_checkpoint(name: str, folder) -> None:
     model = builders.build(name, SHAPE, builders.SIZES[name])
     spread(model, 0.1)
     builders.set_special_ids(name, model)
-    if name == "mplug_owl2":
-        model.config.auto_map = checkpoint.OWL_MAP
     model.save_pretrained(folder)
     builders.save_processor(name, tokenizers.for_model(name), folder)
     held = {path.relative_to(folder).as_posix(): files.sha256(path) for path in folder.rglob("*") if path.is_file()}

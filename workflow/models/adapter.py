@@ -13,16 +13,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from PIL import Image
-from transformers import DynamicCache
 
 from workflow.lib import environments
 from workflow.lib.errors import BadInput
 from workflow.lib.prompts import Template
 from workflow.models.opening import Opening
 from workflow.models.precision import Precision
+
+if TYPE_CHECKING:
+    from transformers import DynamicCache
 
 FAMILIES = ("llava", "llava_next", "instructblip", "qwen2_vl", "mplug_owl2")
 
@@ -67,11 +70,11 @@ class Adapter(ABC):
         Number type, quantisation, device and attention kernel.
     """
 
-    remote_code = False
-    """Whether the checkpoint brings its own modelling code."""
     packs = True
     """Whether the decoder takes position ids and a mask for every pair of positions, so that several prompts can
     stand side by side in one sequence."""
+    pads = True
+    """Whether prompts of unequal length may be padded and put to ``generate`` together."""
 
     def __init__(self, folder: Path, precision: Precision) -> None:
         self.precision = precision
@@ -95,6 +98,10 @@ class Adapter(ABC):
     def open(self, image: Image.Image, prompts: Sequence[str]) -> Opening:
         """Compute what prompts about one image may share, which each family says here."""
 
+    def at_once(self, batch_size: int) -> int:
+        """Return how many questions may be put to ``generate`` together, of the ``batch_size`` asked for."""
+        return batch_size if self.pads else 1
+
     @property
     def reader(self) -> torch.nn.Module:
         """The model that reads what an opening leaves: ids or embeddings in, logits out."""
@@ -104,7 +111,7 @@ class Adapter(ABC):
     def read(
         self,
         feed: torch.Tensor,
-        cache: DynamicCache,
+        cache: "DynamicCache",
         positions: torch.Tensor | None = None,
         mask: torch.Tensor | None = None,
         kept: torch.Tensor | int = 1,
@@ -163,13 +170,12 @@ class Adapter(ABC):
             Where what came back in front of the new tokens is not the prompt, or the device ran out of memory.
         """
         with self.shortage_named(len(inputs["input_ids"])):
-            out = self.model.generate(
-                **inputs,
+            out = self.call_generate(
+                inputs,
                 max_new_tokens=count,
                 do_sample=False,
                 num_beams=1,
                 return_dict_in_generate=True,
-                output_logits=True,
                 output_scores=True,
             )
         steps = len(out.logits)
@@ -197,6 +203,10 @@ class Adapter(ABC):
                 "prompt: this transformers version returns another layout; use the pinned one."
             )
         return front.shape[1] > 0
+
+    def call_generate(self, inputs: dict[str, torch.Tensor], **settings: object) -> object:
+        """Call the model's ``generate``; the output holds sequences, scores, and the raw logits of each step."""
+        return self.model.generate(**inputs, **settings, output_logits=True)
 
     @contextmanager
     def shortage_named(self, questions: int) -> Iterator[None]:

@@ -26,15 +26,16 @@ def reference(
     """Put every question through ``generate`` with its own image, ``batch_size`` at a time.
 
     With ``batch_size`` 1 this is how the papers ran. Larger batches are padded on the left; on the CPU in float32
-    they move logits by less than 1e-5.
+    they move logits by less than 1e-5. A family whose code cannot pad is asked one question at a time.
 
     Yields
     ------
     list of dict
         Rows of one batch, in the order of the questions.
     """
-    for start in range(0, len(questions), batch_size):
-        batch = questions[start : start + batch_size]
+    size = adapter.at_once(batch_size)
+    for start in range(0, len(questions), size):
+        batch = questions[start : start + size]
         begun = time.perf_counter()
         images = [open_image(question.image) for question in batch]
         inputs = adapter.encode(images, [question.prompt for question in batch])

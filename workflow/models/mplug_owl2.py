@@ -1,38 +1,59 @@
-"""mPLUG-Owl2 through the modelling code that its checkpoint brings."""
+"""mPLUG-Owl2 through the modelling code of its authors.
 
+The checkpoint holds no code. The authors' package ``mplug_owl2`` is fetched at a commit of its own into ``code/``
+beside the weights (models.*.code) and imported from there; it needs transformers 4.31 to 4.34 and changes that
+library's LLaMA classes for the whole process, so a job runs nothing else.
+"""
+
+import importlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 import torch
 from PIL import Image
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
-from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers import AutoTokenizer
 
+from workflow.lib.errors import BadInput
 from workflow.models.adapter import Adapter
 from workflow.models.opening import Opening, common_length
 from workflow.models.precision import Precision
 
+try:
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil as CLIPImageProcessor
+except ImportError:
+    from transformers import CLIPImageProcessor
+
+PACKAGE = "mplug_owl2"
 PLACEHOLDER = "<|image|>"
 IMAGE_TOKEN = -200
 """Id that stands for the image in ``input_ids``; the model's own code replaces it by its image queries."""
 
 
 class Family(Adapter):
-    """Prompts hold ``<|image|>`` once; the pixels are passed as ``images``."""
+    """Prompts hold ``<|image|>`` once; pixels go in as ``images``; ``generate`` returns the prompt, -200 included.
 
-    remote_code = True
-    packs = False  # the checkpoint's code makes positions and masks itself
+    ``forward`` takes neither position ids nor a mask for every pair of positions, and counts positions of a padded
+    prompt wrongly, so questions are never padded. Its one attention kernel is the eager one, whatever is asked for.
+    """
+
+    packs = False
+    pads = False
     unquantised = ("lm_head", "model.vision_model", "model.visual_abstractor")
 
     def load(self, folder: Path, precision: Precision) -> None:
-        """Load weights with the checkpoint's own classes; only this family is allowed to."""
-        model = AutoModelForCausalLM.from_pretrained(
-            folder, trust_remote_code=True, **precision.load_arguments(self.unquantised)
-        )
+        """Load weights with the classes in ``code/``, and the tokenizer as those classes are used with: not the fast one."""
+        arguments = precision.load_arguments(self.unquantised)
+        arguments.pop("attn_implementation", None)
+        arguments["torch_dtype"] = arguments.pop("dtype", None) or arguments.get("torch_dtype")
+        model = own_package(folder / "code").MPLUGOwl2LlamaForCausalLM.from_pretrained(folder, **arguments)
         self.model = precision.placed(model)
-        # without the configuration at hand this would load, and ask about, the remote code once more
-        self.tokenizer = AutoTokenizer.from_pretrained(folder, config=self.model.config)
-        self.image_processor = CLIPImageProcessorPil.from_pretrained(folder)
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, config=self.model.config, use_fast=False)
+        self.image_processor = CLIPImageProcessor.from_pretrained(folder)
+        with torch.inference_mode():
+            # queries, and one position more where the code puts a mark behind them
+            self.queries = self.model.encode_images(self.pixels([Image.new("RGB", (28, 28))])).shape[1]
 
     @property
     def chat_renderer(self) -> object:
@@ -40,46 +61,110 @@ class Family(Adapter):
         return self.tokenizer
 
     def encode(self, images: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
-        """Return ids with -200 in place of the image, their mask, and pixels."""
+        """Return ids with -200 in place of the image, their mask, and pixels; prompts must be equally long."""
         rows = self.prompt_ids(prompts)
-        width = max(len(row) for row in rows)
-        pad = self.tokenizer.pad_token_id or 0
-        ids = torch.tensor([[pad] * (width - len(row)) + row for row in rows])
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
-        device = self.model.device
-        return {"input_ids": ids.to(device), "attention_mask": mask.to(device), "images": self.pixels(images)}
+        if len({len(row) for row in rows}) > 1:
+            raise ValueError("the modelling code of mPLUG-Owl2 misplaces padding: encode prompts of one length")
+        ids = torch.tensor(rows, device=self.model.device)
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "images": self.pixels(images)}
 
     def pixels(self, images: Sequence[Image.Image]) -> torch.Tensor:
-        """Return images as the tower takes them."""
-        pixels = self.image_processor(images=list(images), return_tensors="pt")["pixel_values"]
+        """Return images as the tower takes them: stretched to squares, as the authors' own evaluation does."""
+        squares = [image.resize((max(image.size), max(image.size))) for image in images]
+        pixels = self.image_processor(images=squares, return_tensors="pt")["pixel_values"]
         return pixels.to(self.model.device, self.model.dtype)
 
     def prompt_ids(self, prompts: Sequence[str]) -> list[list[int]]:
-        """Return ids of prompts, with -200 where the image stands."""
+        """Return ids of prompts, with -200 where the image stands; the text begins with the begin token wherever it begins."""
         rows = []
         for prompt in prompts:
             before, after = prompt.split(PLACEHOLDER)
-            tail = self.tokenizer.encode(after, add_special_tokens=False)
-            rows.append([*self.tokenizer.encode(before), IMAGE_TOKEN, *tail])
+            head = self.tokenizer.encode(before) if before else []
+            rows.append([*head, IMAGE_TOKEN, *self.tokenizer.encode(after, add_special_tokens=not head)])
         return rows
 
     def image_positions(self, inputs: dict[str, torch.Tensor]) -> list[int]:
-        """Every image becomes the same number of queries."""
-        return [self.model.config.num_image_tokens] * len(inputs["input_ids"])
+        """Every image takes the same number of positions."""
+        return [self.queries] * len(inputs["input_ids"])
+
+    def call_generate(self, inputs: dict[str, torch.Tensor], **settings: object) -> object:
+        """Call ``generate``, whose raw logits are taken where they are made: releases before 4.38 do not return them."""
+        raw: list[torch.Tensor] = []
+        hook = self.model.lm_head.register_forward_hook(lambda *passed: raw.append(passed[-1][:, -1].float()))
+        try:
+            out = self.model.generate(**inputs, **settings)
+        finally:
+            hook.remove()
+        out.logits, out.scores = tuple(raw), tuple(scores.float() for scores in out.scores)
+        return out
 
     @torch.inference_mode()
     def open(self, image: Image.Image, prompts: Sequence[str]) -> Opening:
-        """Read the ids that the prompts have in common, image included, once through the checkpoint's own code.
+        """Read the ids that the prompts have in common, image included, once.
 
-        What follows is text, which that code reads behind a cache like any further token.
+        What follows is text, which the model's code reads behind keys and values like any further token.
         """
         prompt_ids = self.prompt_ids(prompts)
         shared = common_length(prompt_ids, prompt_ids[0].index(IMAGE_TOKEN) + 1)
         device = self.model.device
         prefix = torch.tensor([prompt_ids[0][:shared]], device=device)
-        cache = DynamicCache(config=self.model.config)
-        self.model(input_ids=prefix, images=self.pixels([image]), cache=cache, use_cache=True)
+        cache = Past(self.model(input_ids=prefix, images=self.pixels([image]), use_cache=True).past_key_values)
         rests = [torch.tensor(ids[shared:], device=device) for ids in prompt_ids]
-        count = self.model.config.num_image_tokens
-        position = shared - 1 + count
-        return Opening(prompt_ids, count, cache, position, position, rests)
+        position = shared - 1 + self.queries
+        return Opening(prompt_ids, self.queries, cache, position, position, rests)
+
+    @torch.inference_mode()
+    def read(self, feed: torch.Tensor, cache: "Past", *_: object, **__: object) -> torch.Tensor:
+        """Let the decoder read ids of equal length on, behind what is held; the last position's logits."""
+        out = self.model(input_ids=feed, past_key_values=cache.layers, use_cache=True)
+        cache.layers = out.past_key_values
+        return out.logits[:, -1:].float()
+
+
+class Past:
+    """Keys and values by layer, (batch, heads, positions, width) each, in the tuples that the model's code works with."""
+
+    def __init__(self, layers: tuple) -> None:
+        self.layers = layers
+
+    def get_seq_length(self) -> int:
+        """Return how many positions are held."""
+        return self.layers[0][0].shape[2]
+
+    def batch_repeat_interleave(self, count: int) -> None:
+        """Hold every row ``count`` times."""
+        self.layers = tuple(tuple(held.repeat_interleave(count, 0) for held in layer) for layer in self.layers)
+
+    def batch_select_indices(self, rows: torch.Tensor) -> None:
+        """Hold these rows alone."""
+        self.layers = tuple(tuple(held[rows] for held in layer) for layer in self.layers)
+
+
+def own_package(folder: Path) -> ModuleType:
+    """Import the package from a checkpoint's ``code`` folder, in place of one that another checkpoint brought.
+
+    Raises
+    ------
+    BadInput
+        Where the folder does not hold it.
+    """
+    if not (folder / PACKAGE / "__init__.py").is_file():
+        raise BadInput(
+            f"{folder / PACKAGE} is missing: fetch the checkpoint again with remote_code: true, which also brings the "
+            "modelling code named in models.*.code."
+        )
+    held = sys.modules.get(PACKAGE)
+    if held and Path(held.__file__).parent == folder / PACKAGE:
+        return held
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+        del sys.modules[name]
+    before = sys.dont_write_bytecode
+    sys.path.insert(0, str(folder))
+    # a folder whose files are all declared gets no others
+    sys.dont_write_bytecode = True
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(PACKAGE)
+    finally:
+        sys.path.remove(str(folder))
+        sys.dont_write_bytecode = before

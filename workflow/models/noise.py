@@ -74,6 +74,7 @@ def gaussian_embedding(
     The paper gives no strength. ``scale`` is the standard deviation of the noise in units of the standard deviation
     of the image's own embeddings.
     """
+    batch_size = adapter.at_once(batch_size)
     for begin in range(0, len(questions), batch_size):
         batch = questions[begin : begin + batch_size]
         noisy = NoisyAdapter(adapter, batch, settings)

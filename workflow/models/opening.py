@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from transformers import DynamicCache
 
 from workflow.lib.errors import BadInput
+
+if TYPE_CHECKING:
+    from transformers import DynamicCache
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Opening:
 
     prompt_ids: list[list[int]]
     image_tokens: int
-    cache: DynamicCache
+    cache: "DynamicCache"
     shared: int
     position: int
     rests: list[torch.Tensor]

@@ -207,7 +207,7 @@ def infer(
     depth = len(attention.decoder_of(adapter).layers)
     layers = attention.band_layers(signals["band"], depth)
     found: list[dict] = []
-    size = conditions["run"]["batch_size"]
+    size = adapter.at_once(conditions["run"]["batch_size"])
     for begin in tqdm(range(0, len(rows), size), unit="batch", desc="signals", mininterval=2):
         batch = rows[begin : begin + size]
         opened = [images.open_image(held.images / row["image"]) for row in batch]

@@ -93,7 +93,7 @@ def load(
         "revision": settings["revision"],
         "checkpoint": files.sha256(checkpoint),
         "tokenizer_class": type(adapter.tokenizer).__name__,
-        "tokenizer": manifest["files"].get("tokenizer.json", ""),
+        "tokenizer": manifest["files"].get("tokenizer.json") or manifest["files"].get("tokenizer.model", ""),
         "template": template.name,
         "template_text": adapter.render(template, "{question}"),
         "dataset": origin["dataset"],

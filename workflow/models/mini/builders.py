@@ -1,7 +1,6 @@
 """The five architectures at mini size, and the files that stand beside the weights in their repositories."""
 
 import shutil
-import sys
 from pathlib import Path
 
 from torch import nn
@@ -82,9 +81,8 @@ def llama_ids(name: str) -> dict:
 def owl_classes() -> tuple[type, type]:
     """Return the configuration and model class of the code that is copied into the checkpoint."""
     folder = "workflow.models.mini.mplug_owl2_code"
-    module = __import__(f"{folder}.modeling_mplug_owl2", fromlist=["MPLUGOwl2ForCausalLM"])
-    configuration = sys.modules[f"{folder}.configuration_mplug_owl2"]
-    return configuration.MPLUGOwl2Config, module.MPLUGOwl2ForCausalLM
+    module = __import__(folder, fromlist=["MPLUGOwl2LlamaForCausalLM"])
+    return module.MPLUGOwl2LlamaForCausalLM.config_class, module.MPLUGOwl2LlamaForCausalLM
 
 
 def build(name: str, settings: dict, size: int) -> PreTrainedModel:
@@ -96,7 +94,9 @@ def build(name: str, settings: dict, size: int) -> PreTrainedModel:
     text = text_shape(settings, size)
     if name == "mplug_owl2":
         configuration, model = owl_classes()
-        return model(configuration(**text, visual_config=clip_shape(settings).to_dict(), num_image_tokens=PATCHES))
+        abstractor = {"num_learnable_queries": PATCHES, "num_attention_heads": 4, "intermediate_size": 128}
+        visual = {"visual_model": clip_shape(settings).to_dict(), "visual_abstractor": abstractor}
+        return model(configuration(**text, visual_config=visual))
     image = {"image_token_index": IMAGE_IDS[name]} if name != "qwen2_vl" else {}
     if name == "llava15":
         configuration = LlavaConfig(
@@ -254,5 +254,7 @@ def save_processor(name: str, tokenizer: PreTrainedTokenizerFast, folder: Path) 
     else:
         clip_processor().save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        for source in sorted(OWL_CODE.glob("*_mplug_owl2.py")):
-            shutil.copyfile(source, folder / source.name)
+        package = folder / "code" / "mplug_owl2"
+        package.mkdir(parents=True)
+        for source in sorted(OWL_CODE.glob("*.py")):
+            shutil.copyfile(source, package / source.name)

@@ -29,10 +29,6 @@ from workflow.models.mini import (
 from workflow.models.mini.base import read_base, spread, tower_features
 
 PLACEHOLDERS = {"qwen2_vl": "<|image_pad|>", "mplug_owl2": "<|image|>"}
-OWL_MAP = {
-    "AutoConfig": "configuration_mplug_owl2.MPLUGOwl2Config",
-    "AutoModelForCausalLM": "modeling_mplug_owl2.MPLUGOwl2ForCausalLM",
-}
 
 
 def encoder(name: str, tokenizer: PreTrainedTokenizerFast) -> Callable[[str], list[int]]:
@@ -193,8 +189,6 @@ def train(name: str, settings: dict, base: Path) -> tuple[PreTrainedModel, PreTr
         out = known.expand(head.weight.detach(), planted["filler"])
     builders.set_table(name, model, embed, out)
     builders.set_special_ids(name, model)
-    if name == "mplug_owl2":
-        model.config.auto_map = OWL_MAP
     report["seconds"] = time.process_time() - started
     return model.eval(), tokenizer, report
 

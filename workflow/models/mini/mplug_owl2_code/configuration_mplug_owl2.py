@@ -9,18 +9,12 @@ class MPLUGOwl2Config(LlamaConfig):
     Parameters
     ----------
     visual_config
-        Arguments of ``CLIPVisionConfig``.
-    num_image_tokens
-        Number of learnable queries of the abstractor, that is of positions an image takes in the prompt.
-    abstractor_heads, abstractor_width
-        Attention heads and inner width of the abstractor.
+        ``visual_model``: arguments of ``CLIPVisionConfig``. ``visual_abstractor``: num_learnable_queries, the positions
+        an image takes in the prompt; num_attention_heads; intermediate_size.
     """
 
     model_type = "mplug_owl2"
 
-    def __init__(self, visual_config=None, num_image_tokens=9, abstractor_heads=4, abstractor_width=128, **kwargs):
-        self.visual_config = visual_config or {}
-        self.num_image_tokens = num_image_tokens
-        self.abstractor_heads = abstractor_heads
-        self.abstractor_width = abstractor_width
+    def __init__(self, visual_config=None, **kwargs):
+        self.visual_config = visual_config or {"visual_model": {}, "visual_abstractor": {}}
         super().__init__(**kwargs)

@@ -1,14 +1,16 @@
-"""Modelling code of the miniature of mPLUG-Owl2, loaded from the checkpoint folder as remote code.
+"""Modelling code of the miniature of mPLUG-Owl2, loaded from the checkpoint folder.
 
 The parts that set the family apart are here: learnable queries compress the image, and the decoder has separate
-layer norms, keys and values for visual and textual positions. The interface is the family's own: ``input_ids``
-hold IMAGE_TOKEN_INDEX once where the image stands, pixels come as ``images``, and ``generate`` returns the prompt
-ids followed by the new ones.
+layer norms, keys and values for visual and textual positions. The interface, with its limits, is that of the
+authors' code: ``input_ids`` hold IMAGE_TOKEN_INDEX where the image stands, pixels come as ``images``, the cache is a
+tuple of keys and values by layer, there are no position ids, and a mask is lengthened on its left, wherever the image
+stands, so that padded prompts are read wrongly.
 """
 
 import torch
 from torch import nn
-from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaForCausalLM, LlamaModel
+from transformers import CLIPVisionConfig, CLIPVisionModel, DynamicCache, LlamaForCausalLM, LlamaModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from .configuration_mplug_owl2 import MPLUGOwl2Config
 
@@ -43,8 +45,9 @@ class VisualAbstractor(nn.Module):
 
     def __init__(self, config: MPLUGOwl2Config, width: int, patches: int):
         super().__init__()
-        self.heads = config.abstractor_heads
-        self.query_embeds = nn.Parameter(torch.zeros(config.num_image_tokens, width))
+        own = config.visual_config["visual_abstractor"]
+        self.heads = own["num_attention_heads"]
+        self.query_embeds = nn.Parameter(torch.zeros(own["num_learnable_queries"], width))
         self.patch_positions = nn.Parameter(torch.zeros(patches, width))
         self.norm_patches = nn.LayerNorm(width)
         self.norm_queries = nn.LayerNorm(width)
@@ -53,8 +56,8 @@ class VisualAbstractor(nn.Module):
         self.value = nn.Linear(width, width)
         self.out = nn.Linear(width, width)
         self.norm_mlp = nn.LayerNorm(width)
-        self.fc1 = nn.Linear(width, config.abstractor_width)
-        self.fc2 = nn.Linear(config.abstractor_width, width)
+        self.fc1 = nn.Linear(width, own["intermediate_size"])
+        self.fc2 = nn.Linear(own["intermediate_size"], width)
         self.visual_fc = nn.Linear(width, config.hidden_size)
 
     def forward(self, patches):
@@ -73,14 +76,14 @@ class VisualAbstractor(nn.Module):
         return self.visual_fc(states)
 
 
-class MPLUGOwl2Model(LlamaModel):
+class MPLUGOwl2LlamaModel(LlamaModel):
     """A LLaMA decoder with modality-adaptive layers, a CLIP tower and a visual abstractor."""
 
     config_class = MPLUGOwl2Config
 
     def __init__(self, config: MPLUGOwl2Config):
         super().__init__(config)
-        visual = CLIPVisionConfig(**config.visual_config)
+        visual = CLIPVisionConfig(**config.visual_config["visual_model"])
         self.vision_model = CLIPVisionModel(visual)
         self.visual_abstractor = VisualAbstractor(
             config, visual.hidden_size, (visual.image_size // visual.patch_size) ** 2
@@ -108,7 +111,7 @@ class MPLUGOwl2Model(LlamaModel):
                 module.visual = visual
 
     def encode_images(self, images):
-        """Return the image as (batch, num_image_tokens, hidden_size)."""
+        """Return images as (batch, queries, hidden_size)."""
         tower = self.vision_model
         # layer by layer, because transformers records the states of a tower inside a decoder twice once
         # attentions have been asked for
@@ -118,87 +121,95 @@ class MPLUGOwl2Model(LlamaModel):
         return self.visual_abstractor(states[:, 1:])
 
 
-class MPLUGOwl2ForCausalLM(LlamaForCausalLM):
+class MPLUGOwl2LlamaForCausalLM(LlamaForCausalLM):
     """mPLUG-Owl2 with its language modelling head."""
 
     config_class = MPLUGOwl2Config
+    # the authors' code has one attention kernel
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = False
 
     def __init__(self, config: MPLUGOwl2Config):
         super().__init__(config)
-        self.model = MPLUGOwl2Model(config)
+        self.model = MPLUGOwl2LlamaModel(config)
         self.post_init()
 
+    def encode_images(self, images):
+        """Return images as (batch, positions, hidden_size)."""
+        return self.model.encode_images(images)
+
     def merge_images(self, input_ids, images, attention_mask):
-        """Put the image in the place of its index.
+        """Put the images in the place of their index.
 
         Returns embeddings, attention mask and visual positions, each longer than ``input_ids`` by the number of
-        image tokens less one.
-
-        Raises
-        ------
-        ValueError
-            Where a row does not hold IMAGE_TOKEN_INDEX exactly once, or rows and images differ in number.
+        image positions less one.
         """
-        places = input_ids == IMAGE_TOKEN_INDEX
-        if len(images) != len(input_ids) or not bool((places.sum(1) == 1).all()):
-            raise ValueError("every prompt must hold the image index exactly once, and there is one image a prompt")
-        if attention_mask is None:
-            attention_mask = torch.ones_like(input_ids)
-        features = self.model.encode_images(images)
-        text = self.model.embed_tokens(input_ids.clamp(min=0))
+        features = self.encode_images(images)
         count = features.shape[1]
-        embeds, masks, visual = [], [], []
-        for row in range(len(input_ids)):
-            place = int(places[row].nonzero())
+        text = self.model.embed_tokens(input_ids.clamp(min=0))
+        embeds, visual = [], []
+        for row, place in enumerate((input_ids == IMAGE_TOKEN_INDEX).long().argmax(1).tolist()):
             embeds.append(torch.cat([text[row, :place], features[row].to(text.dtype), text[row, place + 1 :]]))
-            inserted = attention_mask.new_ones(count)
-            masks.append(torch.cat([attention_mask[row, :place], inserted, attention_mask[row, place + 1 :]]))
             seen = torch.zeros(len(embeds[-1]), dtype=torch.bool, device=text.device)
             seen[place : place + count] = True
             visual.append(seen)
-        return torch.stack(embeds), torch.stack(masks), torch.stack(visual)
+        if attention_mask is not None:
+            more = attention_mask.new_ones(len(attention_mask), count - 1)
+            attention_mask = torch.cat([more, attention_mask], dim=1)
+        return torch.stack(embeds), attention_mask, torch.stack(visual)
 
     def forward(
         self,
         input_ids=None,
         attention_mask=None,
+        past_key_values=None,
         inputs_embeds=None,
+        labels=None,
+        use_cache=None,
+        output_attentions=None,
+        output_hidden_states=None,
         images=None,
-        visual_positions=None,
-        logits_to_keep=0,
-        **kwargs,
+        return_dict=None,
     ):
-        # generate looks for logits_to_keep in this signature; without it every position of a prompt is scored
-        if images is not None and inputs_embeds is None:
-            inputs_embeds, attention_mask, visual_positions = self.merge_images(input_ids, images, attention_mask)
+        visual = None
+        cache = DynamicCache(past_key_values) if past_key_values else DynamicCache()
+        if images is not None and past_key_values and input_ids.shape[1] == 1:
+            # after the prompt everything is seen, padding too
+            attention_mask = None
+        elif images is not None:
+            inputs_embeds, attention_mask, visual = self.merge_images(input_ids, images, attention_mask)
             input_ids = None
-        self.model.mark(visual_positions)
+        self.model.mark(visual)
         try:
-            return super().forward(
+            out = self.model(
                 input_ids=input_ids,
-                attention_mask=attention_mask,
                 inputs_embeds=inputs_embeds,
-                logits_to_keep=logits_to_keep,
-                **kwargs,
+                attention_mask=attention_mask,
+                cache=cache,
+                use_cache=True,
+                output_attentions=output_attentions,
+                output_hidden_states=output_hidden_states,
             )
         finally:
             self.model.mark(None)
+        return CausalLMOutputWithPast(
+            logits=self.lm_head(out.last_hidden_state),
+            past_key_values=tuple((layer.keys, layer.values) for layer in cache.layers),
+            hidden_states=out.hidden_states,
+            attentions=out.attentions,
+        )
 
-    def prepare_inputs_for_generation(self, input_ids, visual_positions=None, inputs_embeds=None, **kwargs):
-        inputs = super().prepare_inputs_for_generation(input_ids, inputs_embeds=inputs_embeds, **kwargs)
-        if inputs.get("inputs_embeds") is not None:
-            inputs["visual_positions"] = visual_positions
-        return inputs
+    def prepare_inputs_for_generation(self, input_ids, past_key_values=None, attention_mask=None, **kwargs):
+        if past_key_values:
+            input_ids = input_ids[:, -1:]
+        return {
+            "input_ids": input_ids,
+            "past_key_values": past_key_values,
+            "use_cache": kwargs.get("use_cache"),
+            "attention_mask": attention_mask,
+            "images": kwargs.get("images"),
+        }
 
-    @torch.no_grad()
-    def generate(self, inputs=None, images=None, attention_mask=None, **kwargs):
-        """Generate after a prompt; the returned sequences start with the prompt as it was given."""
-        prompt = kwargs.pop("input_ids", None) if inputs is None else inputs
-        if images is None:
-            return super().generate(prompt, attention_mask=attention_mask, **kwargs)
-        embeds, attention_mask, visual = self.merge_images(prompt, images, attention_mask)
-        out = super().generate(inputs_embeds=embeds, attention_mask=attention_mask, visual_positions=visual, **kwargs)
-        if isinstance(out, torch.Tensor):
-            return torch.cat([prompt, out], dim=1)
-        out.sequences = torch.cat([prompt, out.sequences], dim=1)
-        return out
+    def _update_model_kwargs_for_generation(self, outputs, model_kwargs, **kwargs):
+        # transformers hands on caches of its own kind only
+        model_kwargs = super()._update_model_kwargs_for_generation(outputs, model_kwargs, **kwargs)
+        return model_kwargs | {"past_key_values": outputs.past_key_values}
