@@ -38,6 +38,8 @@ TEMPLATES = {
 }
 # prompts of unequal length, one of them without a spatial word
 ASKED = ["Is there a car in the image?", "Is there an umbrella?", "Is there a car there in the image?"]
+# the same for the family whose code cannot pad
+ASKED_ALIKE = ["Is there a car in the image?", "Is there a car there the image?", "Is there a cup in the image?"]
 SETTINGS = {
     "band": {"first": 14, "end": 20, "of": 32},
     "image_span": "image",
@@ -114,8 +116,12 @@ def template(name: str) -> prompts.Template:
     return prompts.Template("as_run", **TEMPLATES[name])
 
 
+def asked_of(name: str) -> list[str]:
+    return ASKED_ALIKE if name == "mplug_owl2" else ASKED
+
+
 def batch(adapter, name: str, pictures) -> dict:
-    return adapter.encode(pictures[: len(ASKED)], [adapter.render(template(name), asked) for asked in ASKED])
+    return adapter.encode(pictures[: len(ASKED)], [adapter.render(template(name), asked) for asked in asked_of(name)])
 
 
 def conditions(name: str) -> dict:
@@ -141,7 +147,7 @@ def test_recorded_rows_equal_an_eager_run(adapters, folders, pictures, name):
     inputs = batch(adapter, name, pictures)
     full = eager_maps(folders[name], name, pictures)
     assert full.shape[2] == full.shape[3] == attention.positions(adapter, inputs)[0].shape[1]
-    rows, places, columns = measured_signals.wanted_rows(adapter, inputs, ASKED, SETTINGS)
+    rows, places, columns = measured_signals.wanted_rows(adapter, inputs, asked_of(name), SETTINGS)
     decoder = attention.decoder_of(adapter)
     with attention.recording(decoder, rows) as recorder:
         generation = adapter.generate(inputs, 1)
@@ -150,7 +156,7 @@ def test_recorded_rows_equal_an_eager_run(adapters, folders, pictures, name):
     expected = np.stack([full[:, number, rows[number]] for number in range(len(ASKED))], axis=1)
     assert np.abs(maps - expected).max() < 1e-5
     assert maps[:, :, 1].sum(axis=2) == pytest.approx(1, abs=1e-5)
-    assert decoder.config._attn_implementation == "sdpa"
+    assert decoder.config._attn_implementation == ("eager" if name == "mplug_owl2" else "sdpa")
     # the pass itself is the main run's
     assert (generation.logits - adapter.generate(inputs, 1).logits).abs().max() < 1e-4
     assert [len(found["spatial"]) for found in places] == [1, 0, 1]
@@ -164,7 +170,7 @@ def test_signals_equal_those_of_an_eager_run(adapters, folders, pictures, name):
     inputs = batch(adapter, name, pictures)
     full = eager_maps(folders[name], name, pictures).astype(np.float64)
     ids, image = attention.positions(adapter, inputs)
-    found, _ = measured_signals.measure(adapter, inputs, ASKED, SETTINGS, subject.baseline_set(adapter)[1])
+    found, _ = measured_signals.measure(adapter, inputs, asked_of(name), SETTINGS, subject.baseline_set(adapter)[1])
     for number, start in enumerate(attention.starts(inputs)):
         seen = full[:, number][:, :, image[number].numpy()]
         answer = seen[1, -1]  # 14 to 19 of 32 is the middle one of three layers
@@ -221,7 +227,7 @@ def test_the_kernel_is_restored_after_a_failure(adapters):
     with pytest.raises(KeyboardInterrupt), attention.recording(decoder, torch.zeros(1, 1, dtype=torch.long)):
         assert decoder.config._attn_implementation == attention.NAME
         raise KeyboardInterrupt
-    assert decoder.config._attn_implementation == "sdpa"
+    assert decoder.config._attn_implementation == ("eager" if name == "mplug_owl2" else "sdpa")
 
 
 def test_the_released_slice_begins_at_the_second_position(adapters, pictures):

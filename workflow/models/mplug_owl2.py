@@ -43,7 +43,7 @@ class Family(Adapter):
     unquantised = ("lm_head", "model.vision_model", "model.visual_abstractor")
 
     def load(self, folder: Path, precision: Precision) -> None:
-        """Load weights with the classes in ``code/``, and the tokenizer as those classes are used with: not the fast one."""
+        """Load weights with the classes in ``code/``, and the slow tokenizer, which their authors use."""
         arguments = precision.load_arguments(self.unquantised)
         arguments.pop("attn_implementation", None)
         arguments["torch_dtype"] = arguments.pop("dtype", None) or arguments.get("torch_dtype")
@@ -75,7 +75,7 @@ class Family(Adapter):
         return pixels.to(self.model.device, self.model.dtype)
 
     def prompt_ids(self, prompts: Sequence[str]) -> list[list[int]]:
-        """Return ids of prompts, with -200 where the image stands; the text begins with the begin token wherever it begins."""
+        """Return ids of prompts, with -200 where the image stands; a prompt's first text opens with the begin token."""
         rows = []
         for prompt in prompts:
             before, after = prompt.split(PLACEHOLDER)
@@ -88,7 +88,7 @@ class Family(Adapter):
         return [self.queries] * len(inputs["input_ids"])
 
     def call_generate(self, inputs: dict[str, torch.Tensor], **settings: object) -> object:
-        """Call ``generate``, whose raw logits are taken where they are made: releases before 4.38 do not return them."""
+        """Call ``generate`` and take the raw logits where they are made: releases before 4.38 do not return them."""
         raw: list[torch.Tensor] = []
         hook = self.model.lm_head.register_forward_hook(lambda *passed: raw.append(passed[-1][:, -1].float()))
         try:
@@ -122,7 +122,7 @@ class Family(Adapter):
 
 
 class Past:
-    """Keys and values by layer, (batch, heads, positions, width) each, in the tuples that the model's code works with."""
+    """Keys and values by layer, (batch, heads, positions, width) each, in the tuples that the model's code takes."""
 
     def __init__(self, layers: tuple) -> None:
         self.layers = layers

@@ -207,6 +207,8 @@ class MPLUGOwl2LlamaForCausalLM(LlamaForCausalLM):
             "use_cache": kwargs.get("use_cache"),
             "attention_mask": attention_mask,
             "images": kwargs.get("images"),
+            # today's transformers hands it on here
+            "output_attentions": kwargs.get("output_attentions"),
         }
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, **kwargs):
