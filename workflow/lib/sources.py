@@ -26,11 +26,13 @@ COLUMNS = ("name", "version", "url", "revision", "sha256", "bytes", "licence", "
 BLOCK = 1 << 20
 _REVISION = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
 _TRANSIENT = (urllib.error.URLError, TimeoutError, ConnectionError, ssl.SSLError, http.client.HTTPException)
 REPOSITORY = "repository/"
 """Names of repositories on the hub, and of single files in them, begin with this; the hub itself states sizes."""
+CODE = "code/"
+"""Names of files of modelling code begin with this, the repository and its revision."""
 UNVERSIONED = "unversioned/"
 """Names of files whose origin has no revisions begin with this; nothing else may lack one."""
 HOW_TO_SUPPLY = "supply the file from a local folder with --config released_folder=PATH"
@@ -131,6 +133,31 @@ def known_files(known: Mapping[str, Source], model: Mapping) -> dict[str, str]:
         for name, source in known.items()
         if name.startswith(prefix) and source.sha256
     }
+
+
+def code_files(known: Mapping[str, Source], code: Mapping[str, str] | None) -> dict[str, dict]:
+    """Return path -> source of the modelling code that a model brings from elsewhere.
+
+    Parameters
+    ----------
+    code : mapping or None
+        ``repository`` and ``revision``, as in ``models.*.code``; None where the checkpoint needs none.
+
+    Raises
+    ------
+    BadInput
+        Where the table has no file of that revision.
+    """
+    if not code:
+        return {}
+    prefix = f"{CODE}{code['repository']}/{code['revision']}/"
+    found = {name.removeprefix(prefix): held.identity() for name, held in known.items() if name.startswith(prefix)}
+    if not found:
+        raise BadInput(
+            f"workflow/sources.csv has no file of {code['repository']} at revision {code['revision']}: add its files, "
+            "or correct models.*.code in the configuration."
+        )
+    return found
 
 
 def image_origin(known: Mapping[str, Source], way: str) -> dict[str, str]:

@@ -80,9 +80,10 @@ def load(
     manifest = files.read_json(checkpoint)
     check_checkpoint(checkpoint, manifest)
     if settings["family"] == "mplug_owl2" and not settings.get("remote_code"):
+        code = settings.get("code") or {"repository": settings["model_id"], "revision": settings["revision"]}
         raise BadInput(
-            f"model {model} runs modelling code from its checkpoint: set models.{model}.remote_code to true if you "
-            f"trust revision {settings['revision']} of {settings['model_id']}."
+            f"model {model} runs modelling code of its authors: set models.{model}.remote_code to true if you trust "
+            f"revision {code['revision']} of {code['repository']}."
         )
     adapter = load_adapter(settings["family"], Path(checkpoint).parent, precision)
     template = Template(**settings["template"])

@@ -43,6 +43,7 @@ rule train_checkpoint:
         code=code_digest(
             "train_checkpoint",
             "workflow.models.mini.checkpoint",
+            "workflow.models.mini.mplug_owl2_code",
             "workflow.models.mini.mplug_owl2_code.configuration_mplug_owl2",
             "workflow.models.mini.mplug_owl2_code.modeling_mplug_owl2",
         ),

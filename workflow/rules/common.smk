@@ -44,6 +44,8 @@ REPOSITORIES = {
     name: {key: entry[key] for key in ("model_id", "revision")} | {"remote_code": entry.get("remote_code", False)}
     for name, entry in {**config["models"], **config["sources"]["clips"]}.items()
 }
+# modelling code that a checkpoint needs and its repository does not hold: name -> repository and revision
+OWN_CODE = {name: dict(entry["code"]) for name, entry in config["models"].items() if "code" in entry}
 # the part of `run` that may move a logit; the rest would rerun inference for nothing
 INFERENCE_KEYS = ["shards", "engine", "batch_size", "device", "dtype", "quantisation", "attention", "threads"]
 # libraries that may move a logit; their pins are a parameter, so that a new version of one of them reruns inference
@@ -77,7 +79,7 @@ def code_digest(script, *modules):
 def model_settings(model, template=config["run"]["template"]):
     """What inference takes from a model's catalogue entry: only one prompt template is in it."""
     entry = config["models"][model]
-    kept = {key: entry[key] for key in ("family", "model_id", "revision", "remote_code")}
+    kept = {key: entry[key] for key in ("family", "model_id", "revision", "remote_code", "code") if key in entry}
     return kept | {"template": {"name": template} | config["prompts"][entry["templates"][template]]}
 
 

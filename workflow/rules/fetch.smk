@@ -5,7 +5,7 @@ each verified. These rules are the only ones of the full study that touch the ou
 itself runs, because compute nodes often have no network.
 """
 
-from workflow.lib.sources import image_origin, known_files, load as load_sources, place_of
+from workflow.lib.sources import code_files, image_origin, known_files, load as load_sources, place_of
 
 SOURCES = load_sources()
 
@@ -68,6 +68,7 @@ rule fetch_checkpoint:
         "../../envs/cpu.yaml"
     params:
         repository=lambda wildcards: REPOSITORIES[wildcards.repository],
+        own_code=lambda wildcards: code_files(SOURCES, OWN_CODE.get(wildcards.repository)),
         known=lambda wildcards: known_files(SOURCES, REPOSITORIES[wildcards.repository]),
         place=local_place,
         code=code_digest("fetch_checkpoint"),
