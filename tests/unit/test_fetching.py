@@ -163,6 +163,81 @@ def test_a_repository_without_whole_weights_is_refused(hosts, tmp_path):
         fetch(hosts, tmp_path)
 
 
+OWN_URL = f"https://code.invalid/team/code/{REVISION}/pkg"
+OWN = {"pkg/__init__.py": b"from .model import Model\n", "pkg/model.py": b"class Model:\n    pass\n"}
+
+
+def own_code(hosts, sha256="", **changes):
+    """Sources of a package that lies elsewhere, served by the local hosts."""
+    hosts.addresses |= {f"{OWN_URL[8:]}/{path[4:]}": body for path, body in (OWN | changes).items()}
+    return {
+        path: {"name": path, "url": f"{OWN_URL}/{path[4:]}", "revision": REVISION, "sha256": sha256, "bytes": None}
+        for path in OWN
+    }
+
+
+@pytest.fixture
+def mirrored(hosts, monkeypatch):
+    monkeypatch.setenv(downloads.MIRROR, hosts.url)
+    return hosts
+
+
+def test_code_from_elsewhere_is_fetched_where_it_is_allowed(mirrored, tmp_path):
+    code = own_code(mirrored)
+    without = fetch(mirrored, tmp_path / "without", own_code=code)
+    assert sorted(without["files"]) == NEEDED and not (tmp_path / "without/code").exists()
+    found = fetch(mirrored, tmp_path / "with", own_code=code, remote_code=True)
+    assert set(found["files"]) - set(NEEDED) == {"modeling_own.py", "code/pkg/__init__.py", "code/pkg/model.py"}
+    for path, body in OWN.items():
+        assert (tmp_path / "with/code" / path).read_bytes() == body
+        assert found["files"][f"code/{path}"] == hashlib.sha256(body).hexdigest()
+    # a changed file is not kept: it has no hash on file that could tell it from the original
+    (tmp_path / "with/code/pkg/model.py").write_bytes(b"import os\n")
+    assert fetch(mirrored, tmp_path / "with", own_code=code, remote_code=True) == found
+
+
+@pytest.mark.parametrize(
+    ("body", "sha256", "message"),
+    [
+        (b"class Model:\n    def", "", r"model.py.* is not Python code"),
+        (b"<!DOCTYPE html><html></html>", "", r"model.py.* is an HTML page"),
+        (OWN["pkg/model.py"], "0" * 64, r"has SHA-256 .* where 0+ is expected"),
+    ],
+)
+def test_wrong_code_is_refused_and_leaves_no_manifest(mirrored, tmp_path, body, sha256, message):
+    code = own_code(mirrored, sha256, **{"pkg/model.py": body})
+    with pytest.raises(BadInput, match=message):
+        fetch(mirrored, tmp_path, own_code=code, remote_code=True)
+    assert not (tmp_path / "checkpoint.json").exists() and not (tmp_path / "code/pkg/model.py").exists()
+
+
+def test_code_that_lies_there_offline_or_in_a_local_folder(mirrored, tmp_path):
+    code = own_code(mirrored)
+    online = fetch(mirrored, tmp_path / "online", own_code=code, remote_code=True)
+    mirrored.asked.clear()
+    folder = placed(tmp_path / "placed", **{"code/pkg/__init__.py": OWN["pkg/__init__.py"]})
+    with pytest.raises(BadInput, match=rf"code/pkg/model.py is missing, and offline is true: put {OWN_URL}/model.py"):
+        fetch(mirrored, folder, offline=True, own_code=code, remote_code=True)
+    (folder / "code/pkg/model.py").write_bytes(OWN["pkg/model.py"])
+    assert fetch(mirrored, folder, offline=True, own_code=code, remote_code=True) == online
+    assert not mirrored.asked
+    placed(tmp_path / "copies/team/model", **{f"code/{path}": body for path, body in OWN.items()})
+    local = str(tmp_path / "copies")
+    assert fetch(mirrored, tmp_path / "linked", local_folder=local, own_code=code, remote_code=True) == online
+    assert not any("code.invalid" in path for _, path, _ in mirrored.asked)
+
+
+def test_code_is_known_by_repository_and_revision():
+    known = sources.load()
+    code = {"repository": "X-PLUG/mPLUG-Owl", "revision": "9a28b3b1636a942ca1f1415fd8d2209a7afaf986"}
+    found = sources.code_files(known, code)
+    assert {"mplug_owl2/__init__.py", "mplug_owl2/model/modeling_mplug_owl2.py"} < set(found)
+    assert all(source["url"].endswith(f"mPLUG-Owl2/{path}") for path, source in found.items())
+    assert sources.code_files(known, None) == {}
+    with pytest.raises(BadInput, match=rf"no file of X-PLUG/mPLUG-Owl at revision {REVISION}: add its files"):
+        sources.code_files(known, code | {"revision": REVISION})
+
+
 def placed(folder, **changes):
     for name, content in (CHECKPOINT | changes).items():
         if content is not None:

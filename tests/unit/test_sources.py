@@ -283,7 +283,7 @@ def test_only_files_of_origins_without_revisions_may_lack_one(tmp_path):
     ],
 )
 def test_a_faulty_row_is_named(column, value, message, tmp_path):
-    rows = rows_of(sources.SOURCES_CSV)
+    rows = [row for row in rows_of(sources.SOURCES_CSV) if row["name"].startswith("pope/")]
     rows[0][column] = value
     faulty = tmp_path / "sources.csv"
     with open(faulty, "w", encoding="utf-8", newline="") as stream:

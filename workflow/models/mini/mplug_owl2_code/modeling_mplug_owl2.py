@@ -193,7 +193,8 @@ class MPLUGOwl2LlamaForCausalLM(LlamaForCausalLM):
             self.model.mark(None)
         return CausalLMOutputWithPast(
             logits=self.lm_head(out.last_hidden_state),
-            past_key_values=tuple((layer.keys, layer.values) for layer in cache.layers),
+            # read as past_key_values too
+            cache=tuple((layer.keys, layer.values) for layer in cache.layers),
             hidden_states=out.hidden_states,
             attentions=out.attentions,
         )
