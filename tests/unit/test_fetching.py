@@ -184,8 +184,11 @@ def mirrored(hosts, monkeypatch):
 
 def test_code_from_elsewhere_is_fetched_where_it_is_allowed(mirrored, tmp_path):
     code = own_code(mirrored)
-    without = fetch(mirrored, tmp_path / "without", own_code=code)
-    assert sorted(without["files"]) == NEEDED and not (tmp_path / "without/code").exists()
+    with pytest.raises(
+        BadInput, match=r"set models\.llava15\.remote_code to true if you trust revision 0123.*code.inv"
+    ):
+        fetch(mirrored, tmp_path / "without", own_code=code)
+    assert not mirrored.asked and not (tmp_path / "without").exists()
     found = fetch(mirrored, tmp_path / "with", own_code=code, remote_code=True)
     assert set(found["files"]) - set(NEEDED) == {"modeling_own.py", "code/pkg/__init__.py", "code/pkg/model.py"}
     for path, body in OWN.items():

@@ -223,17 +223,24 @@ def fetch_checkpoint(
         Whether code that comes with the model is fetched: Python files of the repository, and ``own_code``.
     own_code : mapping, optional
         path -> source of modelling code from another place (`workflow.lib.sources.code_files`); it goes to ``code/``.
+        A model that needs such code is not fetched at all where code is not allowed.
 
     Raises
     ------
     BadInput
         Names what is missing or wrong, and where to put it.
     """
+    if own_code and not remote_code:
+        first = next(iter(own_code.values()))
+        raise BadInput(
+            f"model {model} runs modelling code of its authors: set models.{model}.remote_code to true if you trust "
+            f"revision {first['revision']} of it ({first['url']} and the files beside it)."
+        )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SEAL).unlink(missing_ok=True)
     copy = Path(local_folder, model_id) if local_folder and Path(local_folder, model_id).is_dir() else None
-    code = {f"{CODE}/{path}": source for path, source in (own_code or {}).items()} if remote_code else {}
+    code = {f"{CODE}/{path}": source for path, source in (own_code or {}).items()}
     if offline:
         for path in held_files(copy, remote_code) if copy else []:
             _link_at(folder / path, copy / path)
