@@ -24,7 +24,7 @@ ALLOWED = ["--config", "run={models: [mplug_owl2]}", "models={mplug_owl2: {remot
 def hosts(repository, tmp_path_factory):
     """The hub with a mini checkpoint's weights, and its code where the authors publish theirs."""
     mini = fresh(repository, tmp_path_factory.mktemp("stand-ins") / "checkout")
-    mini.build("results/checkpoints/mplug_owl2/checkpoint.json", "results/scenes/images.csv")
+    mini.build("results/checkpoints/mplug_owl2/checkpoint.json", "results/scenes/images.csv", *ALLOWED[:2])
     served, folder = Hosts(), mini.path("results/checkpoints/mplug_owl2")
     held = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     served.repositories[("model", OWL, PINNED)] = {
@@ -33,10 +33,11 @@ def hosts(repository, tmp_path_factory):
     for path, body in held.items():
         if path.startswith("code/mplug_owl2/"):
             served.addresses[f"{PACKAGE}/{path.removeprefix('code/mplug_owl2/')}"] = body
-    name = f"raw.githubusercontent.com/RUCAIBox/POPE/{REVISION}/output/coco/coco_pope_random.json"
-    served.addresses[name] = (
-        mini.path("results/scenes/pope_mini_random.json").read_text().replace(".png", ".jpg").encode()
-    )
+    for split in ("popular", "random"):
+        body = mini.path(f"results/scenes/pope_mini_{split}.json").read_text().replace(".png", ".jpg").encode()
+        served.addresses[f"raw.githubusercontent.com/RUCAIBox/POPE/{REVISION}/output/coco/coco_pope_{split}.json"] = (
+            body
+        )
     served.addresses |= {f"{COCO}/{name}": body for name, body in image_files(mini.path("results"))}
     with serving(served):
         yield served
@@ -75,7 +76,7 @@ def test_without_consent_nothing_is_fetched(bare, hosts):
 def test_code_from_elsewhere_is_fetched_and_run(bare, hosts):
     hosts.faults[f"/{PACKAGE}/modeling_mplug_owl2.py"] = ["cut"]
     ran = bare.build(SHARD, *ALLOWED)
-    assert ran == Counter(fetch_questions=1, build_items=1, fetch_images=1, fetch_checkpoint=1, infer_shard=1)
+    assert ran == Counter(fetch_questions=2, build_items=2, fetch_images=1, fetch_checkpoint=1, infer_shard=1)
     manifest = files.read_json(bare.path(CHECKPOINT))
     modelling = "code/mplug_owl2/modeling_mplug_owl2.py"
     assert manifest["revision"] == PINNED and {modelling, "model.safetensors"} < set(manifest["files"])
