@@ -187,16 +187,16 @@ def test_code_from_elsewhere_is_fetched_where_it_is_allowed(mirrored, tmp_path):
     with pytest.raises(
         BadInput, match=r"set models\.llava15\.remote_code to true if you trust revision 0123.*code.inv"
     ):
-        fetch(mirrored, tmp_path / "without", own_code=code)
+        fetch(mirrored, tmp_path / "without", code_files=code)
     assert not mirrored.asked and not (tmp_path / "without").exists()
-    found = fetch(mirrored, tmp_path / "with", own_code=code, remote_code=True)
+    found = fetch(mirrored, tmp_path / "with", code_files=code, remote_code=True)
     assert set(found["files"]) - set(NEEDED) == {"modeling_own.py", "code/pkg/__init__.py", "code/pkg/model.py"}
     for path, body in OWN.items():
         assert (tmp_path / "with/code" / path).read_bytes() == body
         assert found["files"][f"code/{path}"] == hashlib.sha256(body).hexdigest()
     # a changed file is not kept: it has no hash on file that could tell it from the original
     (tmp_path / "with/code/pkg/model.py").write_bytes(b"import os\n")
-    assert fetch(mirrored, tmp_path / "with", own_code=code, remote_code=True) == found
+    assert fetch(mirrored, tmp_path / "with", code_files=code, remote_code=True) == found
 
 
 @pytest.mark.parametrize(
@@ -210,23 +210,23 @@ def test_code_from_elsewhere_is_fetched_where_it_is_allowed(mirrored, tmp_path):
 def test_wrong_code_is_refused_and_leaves_no_manifest(mirrored, tmp_path, body, sha256, message):
     code = own_code(mirrored, sha256, **{"pkg/model.py": body})
     with pytest.raises(BadInput, match=message):
-        fetch(mirrored, tmp_path, own_code=code, remote_code=True)
+        fetch(mirrored, tmp_path, code_files=code, remote_code=True)
     assert not (tmp_path / "checkpoint.json").exists() and not (tmp_path / "code/pkg/model.py").exists()
 
 
 def test_code_that_lies_there_offline_or_in_a_local_folder(mirrored, tmp_path):
     code = own_code(mirrored)
-    online = fetch(mirrored, tmp_path / "online", own_code=code, remote_code=True)
+    online = fetch(mirrored, tmp_path / "online", code_files=code, remote_code=True)
     mirrored.asked.clear()
     folder = placed(tmp_path / "placed", **{"code/pkg/__init__.py": OWN["pkg/__init__.py"]})
     with pytest.raises(BadInput, match=rf"code/pkg/model.py is missing, and offline is true: put {OWN_URL}/model.py"):
-        fetch(mirrored, folder, offline=True, own_code=code, remote_code=True)
+        fetch(mirrored, folder, offline=True, code_files=code, remote_code=True)
     (folder / "code/pkg/model.py").write_bytes(OWN["pkg/model.py"])
-    assert fetch(mirrored, folder, offline=True, own_code=code, remote_code=True) == online
+    assert fetch(mirrored, folder, offline=True, code_files=code, remote_code=True) == online
     assert not mirrored.asked
     placed(tmp_path / "copies/team/model", **{f"code/{path}": body for path, body in OWN.items()})
     local = str(tmp_path / "copies")
-    assert fetch(mirrored, tmp_path / "linked", local_folder=local, own_code=code, remote_code=True) == online
+    assert fetch(mirrored, tmp_path / "linked", local_folder=local, code_files=code, remote_code=True) == online
     assert not any("code.invalid" in path for _, path, _ in mirrored.asked)
 
 

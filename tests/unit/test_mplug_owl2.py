@@ -11,7 +11,7 @@ from PIL import Image
 
 from workflow.lib import logits, scenes
 from workflow.lib.errors import BadInput
-from workflow.models import engines, mplug_owl2
+from workflow.models import engines, mplug_owl2, own_code
 from workflow.models.adapter import load_adapter
 from workflow.models.mini import builders, tokenizers
 from workflow.models.precision import Precision
@@ -150,10 +150,10 @@ def test_the_package_is_that_of_the_checkpoint(folder, adapter, tmp_path):
     shutil.copytree(folder, copy)
     init = copy / "code/mplug_owl2/__init__.py"
     init.write_text(init.read_text() + "\nMARK = 1\n")
-    first = mplug_owl2.own_package(folder / "code")
-    second = mplug_owl2.own_package(copy / "code")
+    first = own_code.load(folder / "code", "mplug_owl2")
+    second = own_code.load(copy / "code", "mplug_owl2")
     assert second.MARK == 1 and not hasattr(first, "MARK")
-    assert mplug_owl2.own_package(copy / "code") is second
+    assert own_code.load(copy / "code", "mplug_owl2") is second
     assert str(copy / "code") not in sys.path
     # the folder holds declared files only
     assert not list(copy.rglob("__pycache__"))

@@ -17,10 +17,9 @@ from tqdm import tqdm
 
 from workflow.lib import downloads, files
 from workflow.lib.errors import BadInput
+from workflow.models import own_code
 
 SEAL = "checkpoint.json"
-CODE = "code"
-"""Folder of a checkpoint for modelling code that its repository does not hold."""
 _REVISION = re.compile(r"[0-9a-f]{40}")
 _TEXTS = {"merges.txt", "vocab.txt"}
 _TRAINING = {"trainer_state.json", "training_args.json"}
@@ -205,7 +204,7 @@ def fetch_checkpoint(
     folder: str | Path,
     *,
     remote_code: bool = False,
-    own_code: Mapping[str, Mapping] | None = None,
+    code_files: Mapping[str, Mapping] | None = None,
     known: Mapping[str, str] | None = None,
     local_folder: str = "",
     offline: bool = False,
@@ -220,8 +219,8 @@ def fetch_checkpoint(
     Parameters
     ----------
     remote_code : bool
-        Whether code that comes with the model is fetched: Python files of the repository, and ``own_code``.
-    own_code : mapping, optional
+        Whether code that comes with the model is fetched: Python files of the repository, and ``code_files``.
+    code_files : mapping, optional
         path -> source of modelling code from another place (`workflow.lib.sources.code_files`); it goes to ``code/``.
         A model that needs such code is not fetched at all where code is not allowed.
 
@@ -230,8 +229,8 @@ def fetch_checkpoint(
     BadInput
         Names what is missing or wrong, and where to put it.
     """
-    if own_code and not remote_code:
-        first = next(iter(own_code.values()))
+    if code_files and not remote_code:
+        first = next(iter(code_files.values()))
         raise BadInput(
             f"model {model} runs modelling code of its authors: set models.{model}.remote_code to true if you trust "
             f"revision {first['revision']} of it ({first['url']} and the files beside it)."
@@ -240,7 +239,7 @@ def fetch_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SEAL).unlink(missing_ok=True)
     copy = Path(local_folder, model_id) if local_folder and Path(local_folder, model_id).is_dir() else None
-    code = {f"{CODE}/{path}": source for path, source in (own_code or {}).items()}
+    code = {f"{own_code.FOLDER}/{path}": source for path, source in (code_files or {}).items()}
     if offline:
         for path in held_files(copy, remote_code) if copy else []:
             _link_at(folder / path, copy / path)
@@ -253,7 +252,7 @@ def fetch_checkpoint(
             )
         found = {path: files.sha256(folder / path) for path in paths}
         for path, source in code.items():
-            problem = _code_problem(folder / path, source) if path in found else "is missing"
+            problem = own_code.problem(folder / path, source) if path in found else "is missing"
             if problem:
                 raise BadInput(
                     f"{folder / path} {problem}, and offline is true: put {source['url']} there, or set offline to "
@@ -277,40 +276,13 @@ def fetch_checkpoint(
         problem = incomplete(folder, sorted(found))
         if problem:
             raise BadInput(f"{model_id} at revision {revision[:7]} is no whole checkpoint: {problem}; pin another one.")
-        found |= {path: _fetch_code(folder / path, source, copy and copy / path, ways) for path, source in code.items()}
+        for path, source in code.items():
+            if copy and (copy / path).is_file():
+                (folder / path).unlink(missing_ok=True)
+                _link_at(folder / path, copy / path)
+            found[path] = own_code.fetch(folder / path, source, **ways)
     manifest = {"model": model, "model_id": model_id, "revision": revision, "files": dict(sorted(found.items()))}
     files.write_json(manifest, folder / SEAL)
-
-
-def _fetch_code(target: Path, source: Mapping, copy: Path | None, ways: Mapping) -> str:
-    """Bring one file of modelling code to its place and return its SHA-256; it is asked for anew each time."""
-    target.unlink(missing_ok=True)
-    if copy and copy.is_file():
-        _link_at(target, copy)
-        problem = _code_problem(target, source)
-        if problem:
-            raise BadInput(f"{copy} {problem}: put {source['url']} there, or remove it to have it fetched.")
-    else:
-        downloads.download(
-            source["url"],
-            target,
-            size=source["bytes"],
-            check=lambda path: _code_problem(path, source),
-            remedy=f"run the same command again, or put the file at {target}",
-            **{name: value for name, value in ways.items() if name in ("attempts", "pause")},
-        )
-    return files.sha256(target)
-
-
-def _code_problem(path: Path, source: Mapping) -> str:
-    """Return "" where a file is that source by its hash on file, or at least is Python, else what is wrong."""
-    if source["sha256"]:
-        return downloads.sha256_check(source["sha256"])(path)
-    try:
-        compile(path.read_bytes(), path.name, "exec")
-    except (SyntaxError, ValueError) as error:
-        return f"is not Python code ({str(error).splitlines()[0]})"
-    return ""
 
 
 def _link_at(target: Path, copy: Path) -> None:

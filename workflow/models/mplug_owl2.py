@@ -5,17 +5,14 @@ beside the weights (models.*.code) and imported from there; it needs transformer
 library's LLaMA classes for the whole process, so a job runs nothing else.
 """
 
-import importlib
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 import torch
 from PIL import Image
 from transformers import AutoTokenizer
 
-from workflow.lib.errors import BadInput
+from workflow.models import own_code
 from workflow.models.adapter import Adapter
 from workflow.models.opening import Opening, common_length
 from workflow.models.precision import Precision
@@ -25,7 +22,6 @@ try:
 except ImportError:
     from transformers import CLIPImageProcessor
 
-PACKAGE = "mplug_owl2"
 PLACEHOLDER = "<|image|>"
 IMAGE_TOKEN = -200
 """Id that stands for the image in ``input_ids``; the model's own code replaces it by its image queries."""
@@ -47,7 +43,9 @@ class Family(Adapter):
         arguments = precision.load_arguments(self.unquantised)
         arguments.pop("attn_implementation", None)
         arguments["torch_dtype"] = arguments.pop("dtype", None) or arguments.get("torch_dtype")
-        model = own_package(folder / "code").MPLUGOwl2LlamaForCausalLM.from_pretrained(folder, **arguments)
+        model = own_code.load(folder / own_code.FOLDER, "mplug_owl2").MPLUGOwl2LlamaForCausalLM.from_pretrained(
+            folder, **arguments
+        )
         self.model = precision.placed(model)
         self.tokenizer = AutoTokenizer.from_pretrained(folder, config=self.model.config, use_fast=False)
         self.image_processor = CLIPImageProcessor.from_pretrained(folder)
@@ -138,33 +136,3 @@ class Past:
     def batch_select_indices(self, rows: torch.Tensor) -> None:
         """Hold these rows alone."""
         self.layers = tuple(tuple(held[rows] for held in layer) for layer in self.layers)
-
-
-def own_package(folder: Path) -> ModuleType:
-    """Import the package from a checkpoint's ``code`` folder, in place of one that another checkpoint brought.
-
-    Raises
-    ------
-    BadInput
-        Where the folder does not hold it.
-    """
-    if not (folder / PACKAGE / "__init__.py").is_file():
-        raise BadInput(
-            f"{folder / PACKAGE} is missing: fetch the checkpoint again with remote_code: true, which also brings the "
-            "modelling code named in models.*.code."
-        )
-    held = sys.modules.get(PACKAGE)
-    if held and Path(held.__file__).parent == folder / PACKAGE:
-        return held
-    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
-        del sys.modules[name]
-    before = sys.dont_write_bytecode
-    sys.path.insert(0, str(folder))
-    # a folder whose files are all declared gets no others
-    sys.dont_write_bytecode = True
-    importlib.invalidate_caches()
-    try:
-        return importlib.import_module(PACKAGE)
-    finally:
-        sys.path.remove(str(folder))
-        sys.dont_write_bytecode = before

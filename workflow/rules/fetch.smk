@@ -68,7 +68,7 @@ rule fetch_checkpoint:
         "../../envs/cpu.yaml"
     params:
         repository=lambda wildcards: REPOSITORIES[wildcards.repository],
-        own_code=lambda wildcards: code_files(SOURCES, OWN_CODE.get(wildcards.repository)),
+        code_files=lambda wildcards: code_files(SOURCES, OWN_CODE.get(wildcards.repository)),
         known=lambda wildcards: known_files(SOURCES, REPOSITORIES[wildcards.repository]),
         place=local_place,
         code=code_digest("fetch_checkpoint"),

@@ -11,7 +11,7 @@ with job.opened(snakemake) as run:
         run.wildcards.repository,
         folder=Path(run.output.checkpoint).parent,
         **run.params.repository,
-        own_code=run.params.own_code,
+        code_files=run.params.code_files,
         known=run.params.known,
         local_folder=local_folder,
         offline=offline,
