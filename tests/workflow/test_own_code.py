@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from tests.data_hosts import LASTING, Hosts, serving
+from tests.data_hosts import LASTING, Hosts, describe_sources, serving
 from workflow.lib import files, logits, sources
 
 from .conftest import fresh
-from .test_full_study import COCO, REVISION, FullCheckout, describe_sources, image_files, refused
+from .test_full_study import COCO, REVISION, FullCheckout, image_files, refused
 
 OWL = "MAGAer13/mplug-owl2-llama2-7b"
 PINNED = "200342bbdd0eef019b02b4d7c9b17df235bba4ad"
@@ -17,7 +17,7 @@ CODE = "9a28b3b1636a942ca1f1415fd8d2209a7afaf986"
 PACKAGE = f"raw.githubusercontent.com/X-PLUG/mPLUG-Owl/{CODE}/mPLUG-Owl2/mplug_owl2"
 SHARD = "results/full/logits/mplug_owl2/random/0.parquet"
 CHECKPOINT = "results/full/checkpoints/mplug_owl2/checkpoint.json"
-ALLOWED = ["--config", "run={models: [mplug_owl2]}", "models={mplug_owl2: {remote_code: true}}"]
+ALLOWED = ["--config", "run={models: [mplug_owl2]}", "models={mplug_owl2: {remote_code: true, environment: cpu}}"]
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def bare(repository, tmp_path, hosts):
     hosts.faults.clear()
     hosts.asked.clear()
     checkout = FullCheckout(fresh(repository, tmp_path / "bare").folder, hosts)
-    describe_sources(checkout, hosts)
     path = checkout.path("workflow/sources.csv")
+    describe_sources(path, hosts, OWL)
     with open(path, newline="") as stream:
         rows = list(csv.DictReader(stream))
     pattern = next(row for row in rows if row["name"].startswith(sources.CODE))

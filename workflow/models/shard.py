@@ -62,7 +62,7 @@ def infer(
     BadInput
         Before any inference where an image, an id or the machine does not fit.
     """
-    if run["engine"] == "shared_prefix":
+    if run["engine"] == "shared_prefix" and settings["family"] in environments.OLDER:
         environments.need_current("the engine shared_prefix (run.engine)", metadata.version("transformers"))
     held = subject.load(
         questions,
