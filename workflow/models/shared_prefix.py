@@ -180,7 +180,7 @@ class Packed(Reading):
         places = torch.arange(len(self.owners), device=self.device)
         mine = (self.owners < 0) | (self.owners == owners[:, None])
         seen = mine & (places <= places[-len(owners) :, None])
-        dtype = self.adapter.model.dtype
+        dtype = self.adapter.reader.dtype  # the whole model may hold a part in another type
         mask = torch.zeros(seen.shape, dtype=dtype, device=self.device).masked_fill(~seen, torch.finfo(dtype).min)
         return self.adapter.read(feed, self.opening.cache, positions[None], mask[None, None], kept)[0]
 
