@@ -84,8 +84,8 @@ ALLOWED = {
     },
     "scripts": {"pandas"},
 }
-# the configuration is checked by the schema library that Snakemake brings
-EXTRA = {"workflow/lib/settings.py": {"jsonschema"}}
+# the configuration is checked by the schema library that Snakemake brings; bitsandbytes is imported for NF4 alone
+EXTRA = {"workflow/lib/settings.py": {"jsonschema"}, "workflow/models/nf4.py": {"bitsandbytes"}}
 MAY_USE = {"lib": {"lib"}, "models": {"lib", "models"}, "scripts": {"lib", "models"}}
 
 

@@ -61,16 +61,32 @@ def test_row_count_of_a_question_file(tiny):
     assert not tiny.path("results/items/random.parquet").exists()
 
 
-def test_a_quantised_request_that_cannot_be_met_is_refused(tiny):
+def test_a_quantised_request_that_cannot_be_met_is_refused(tiny, tmp_path):
     target = "results/logits/llava15/random/0.parquet"
+    # found before any installed one, and as if it were absent
+    (tmp_path / "bitsandbytes.py").write_text("raise ModuleNotFoundError('blocked', name='bitsandbytes')\n")
     refused(
         tiny,
         "run.quantisation is nf4 but bitsandbytes is not installed",
         target,
         "--config",
         "run={quantisation: nf4}",
+        PYTHONPATH=str(tmp_path),
     )
     assert not tiny.path(target).exists()
+
+
+def test_a_quantised_shard_says_what_was_loaded_and_is_never_merged_with_others(tiny):
+    shards = [f"results/logits/llava15/random/{number}.parquet" for number in (0, 1)]
+    assert tiny.build(shards[0], "--config", "run={quantisation: nf4}")["infer_shard"] == 1
+    found, other = (logits.read(tiny.path(shard)).identity for shard in shards)
+    assert (found["quantisation"], other["quantisation"]) == ("nf4", "none")
+    assert found["quantised"]["type"] == "nf4" and found["quantised"]["kept"] == ["lm_head"]
+    assert other["quantised"] == {} and set(other["parameter_types"]) == {"float32"}
+    fields = {told.split(":")[0] for told in logits.differing(found, other)}
+    assert fields == {"quantisation", "quantised", "parameter_types"}
+    # only time stamps, as if somebody had put the file there
+    refused(tiny, "made with quantisation nf4 where the configuration says none", MERGED, "--rerun-triggers", "mtime")
 
 
 def test_cuda_where_there_is_none_is_refused(tiny):

@@ -22,10 +22,14 @@ TOP = 32
 """How many of the highest logits are stored with their ids."""
 GENERATED = 6
 """How many tokens are generated greedily, at most."""
-FORMAT = 1
-"""Version of this contract; a change in the meaning of a column raises it."""
+FORMAT = 2
+"""Version of this contract; a change in the meaning of a column or in the fields of the identity raises it."""
 METADATA_KEY = b"readout_audit"
 
+AS_LOADED = ("parameter_types", "attention_used", "quantised")
+"""Identity fields that are read from the loaded model: parameters by number type, attention kernel by class, and all
+about 4-bit layers (which, how, on what path, by which bitsandbytes), empty without any. dtype, quantisation and
+attention say what was asked."""
 MOVES_A_LOGIT = (
     "format",
     "study",
@@ -46,6 +50,7 @@ MOVES_A_LOGIT = (
     "dtype",
     "quantisation",
     "attention",
+    *AS_LOADED,
     "batch_size",
     "engine",
     "device",
@@ -230,13 +235,24 @@ def read(path: str | Path) -> Logits:
 
 
 def differing(first: Mapping, second: Mapping, may_differ: Sequence[str] = ()) -> list[str]:
-    """Return the fields that may move a logit and are not equal, each as ``field: a | b``."""
+    """Return the fields that may move a logit and are not equal, each as ``field: a | b``.
+
+    Of a field that is a mapping in both, only the entries that differ are shown.
+    """
     fields = [field for field in MOVES_A_LOGIT if field not in may_differ]
     return [
-        f"{field}: {_short(first.get(field))} | {_short(second.get(field))}"
+        f"{field}: {_short(a)} | {_short(b)}"
         for field in fields
         if first.get(field) != second.get(field)
+        for a, b in [_only_differing(first.get(field), second.get(field))]
     ]
+
+
+def _only_differing(first: object, second: object) -> tuple[object, object]:
+    if not (isinstance(first, dict) and isinstance(second, dict) and first and second):
+        return first, second
+    names = [name for name in sorted({*first, *second}) if first.get(name) != second.get(name)]
+    return tuple({name: held[name] for name in names if name in held} for held in (first, second))
 
 
 def _short(value: object) -> str:

@@ -65,6 +65,8 @@ AGREE = (
     "split",
     "dtype",
     "quantisation",
+    "parameter_types",
+    "quantised",
 )
 """Conditions in which all parts of one table must agree."""
 

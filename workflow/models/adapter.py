@@ -21,6 +21,7 @@ from PIL import Image
 from workflow.lib import environments
 from workflow.lib.errors import BadInput
 from workflow.lib.prompts import Template
+from workflow.models import loaded
 from workflow.models.opening import Opening
 from workflow.models.precision import Precision
 
@@ -68,8 +69,15 @@ class Adapter(ABC):
         The checkpoint: configuration, weights, tokenizer and image processor as files.
     precision : Precision
         Number type, quantisation, device and attention kernel.
+
+    Attributes
+    ----------
+    as_loaded : dict
+        What the model really has of these (`workflow.models.loaded`); part of every identity.
     """
 
+    attends_as_asked = True
+    """Whether the decoder has the attention kernel that is asked for; else it has one of its own, which is recorded."""
     packs = True
     """Whether the decoder takes position ids and a mask for every pair of positions, so that several prompts can
     stand side by side in one sequence."""
@@ -79,6 +87,8 @@ class Adapter(ABC):
     def __init__(self, folder: Path, precision: Precision) -> None:
         self.precision = precision
         self.load(Path(folder), precision)
+        decoder = self.reader.get_decoder() if self.attends_as_asked else None
+        self.as_loaded = loaded.verified(self.model, decoder, precision)
         self.model.eval()
         self.tokenizer.padding_side = "left"
 

@@ -21,7 +21,6 @@ class Family(llava.Family):
 
     model_class = InstructBlipForConditionalGeneration
     processor_class = InstructBlipProcessor
-    unquantised = ("language_model.lm_head", "vision_model", "qformer", "language_projection")
 
     @property
     def reader(self) -> torch.nn.Module:

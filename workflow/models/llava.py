@@ -19,13 +19,12 @@ class Family(Adapter):
 
     model_class = LlavaForConditionalGeneration
     processor_class = LlavaProcessor
-    unquantised = ("lm_head", "model.vision_tower", "model.multi_modal_projector")
     per_position = ("input_ids",)
     """Inputs with one entry a position of the prompt."""
 
     def load(self, folder: Path, precision: Precision) -> None:
         """Load weights and processor; ``backend="pil"`` keeps pixels equal whether torchvision is there or not."""
-        model = self.model_class.from_pretrained(folder, **precision.load_arguments(self.unquantised))
+        model = self.model_class.from_pretrained(folder, **precision.load_arguments())
         self.model = precision.placed(model)
         self.processor = self.processor_class.from_pretrained(folder, backend="pil")
         self.tokenizer = self.processor.tokenizer

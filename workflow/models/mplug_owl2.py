@@ -34,13 +34,13 @@ class Family(Adapter):
     prompt wrongly, so questions are never padded. Its one attention kernel is the eager one, whatever is asked for.
     """
 
+    attends_as_asked = False
     packs = False
     pads = False
-    unquantised = ("lm_head", "model.vision_model", "model.visual_abstractor")
 
     def load(self, folder: Path, precision: Precision) -> None:
         """Load weights with the classes in ``code/``, and the slow tokenizer, which their authors use."""
-        arguments = precision.load_arguments(self.unquantised)
+        arguments = precision.load_arguments()
         arguments.pop("attn_implementation", None)
         arguments["torch_dtype"] = arguments.pop("dtype", None) or arguments.get("torch_dtype")
         model = own_code.load(folder / own_code.FOLDER, "mplug_owl2").MPLUGOwl2LlamaForCausalLM.from_pretrained(

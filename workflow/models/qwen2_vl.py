@@ -28,7 +28,6 @@ class Family(llava.Family):
 
     model_class = Qwen2VLForConditionalGeneration
     processor_class = ImageOnlyProcessor
-    unquantised = ("lm_head", "model.visual")
     per_position = ("input_ids", "mm_token_type_ids")
 
     def encode(self, images: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:

@@ -103,6 +103,7 @@ def load(
         "images_sha256": files.sha256(image_table),
         "split": origin["split"],
         **{name: run[name] for name in ("dtype", "quantisation", "attention", "batch_size", "device", "threads")},
+        **adapter.as_loaded,
         "device_name": device_name(run["device"]),
         "libraries": {name: metadata.version(name) for name in LIBRARIES},
         "seed": seed,

@@ -13,7 +13,6 @@ from PIL import Image
 from transformers import AutoTokenizer, BlipImageProcessor
 from transformers.models.instructblip.modeling_instructblip import InstructBlipForConditionalGeneration
 
-from workflow.lib.errors import BadInput
 from workflow.models.older import llava
 from workflow.models.precision import Precision
 
@@ -23,7 +22,6 @@ class Family(llava.Family):
 
     model_class = InstructBlipForConditionalGeneration
     image_processor_class = BlipImageProcessor
-    unquantised = ("lm_head", "vision_model", "qformer", "language_projection")
 
     def load(self, folder: Path, precision: Precision) -> None:
         """Load as LLaVA, and the Q-Former's tokenizer."""
@@ -35,13 +33,9 @@ class Family(llava.Family):
     def load_arguments(self, precision: Precision) -> dict[str, object]:
         """Return the keyword arguments for ``from_pretrained``: the kernel cannot be chosen for this family.
 
-        The decoder runs sdpa, the vision tower and the Q-Former have their own attention, which is eager.
+        The decoder runs sdpa in 4.40 and eager later, the vision tower and the Q-Former have their own attention, which
+        is eager. What is not asked for is refused as soon as the model is loaded.
         """
-        if precision.attention != "sdpa":
-            raise BadInput(
-                f"run.attention is {precision.attention} but InstructBLIP before transformers 5 runs its decoder with "
-                "sdpa only: set run.attention to sdpa."
-            )
         arguments = super().load_arguments(precision)
         del arguments["attn_implementation"]
         return arguments

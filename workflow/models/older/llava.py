@@ -27,7 +27,6 @@ class Family(Adapter):
 
     model_class = LlavaForConditionalGeneration
     image_processor_class = CLIPImageProcessor
-    unquantised = ("lm_head", "vision_tower", "multi_modal_projector")
 
     def load(self, folder: Path, precision: Precision) -> None:
         """Load weights, tokenizer, image processor and, where the checkpoint has one, the chat template."""
@@ -41,7 +40,7 @@ class Family(Adapter):
 
     def load_arguments(self, precision: Precision) -> dict[str, object]:
         """Return the keyword arguments for ``from_pretrained``."""
-        return precision.load_arguments(self.unquantised)
+        return precision.load_arguments()
 
     @property
     def chat_renderer(self) -> object:

@@ -3,6 +3,10 @@
 A prompt is rendered by the chat template and holds ``<|image_pad|>`` once; the processor repeats it, so image positions
 are those tokens. ``generate`` returns the prompt so expanded and the new tokens. Positions are worked out inside
 ``generate`` from the ids and the size of the image.
+
+In NF4 this version converts pixels to the type in which weights of the tower are stored. That is uint8 once the tower
+is 4-bit, so most of the image is lost before the tower sees it. The released code and the version that the paper names
+come to this; the scores that it prints do not look like it.
 """
 
 from collections.abc import Sequence
@@ -21,7 +25,6 @@ class Family(llava.Family):
 
     model_class = Qwen2VLForConditionalGeneration
     image_processor_class = Qwen2VLImageProcessor
-    unquantised = ("lm_head", "visual")
 
     def encode(self, images: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
         """Return processor output; the processor expands ``<|image_pad|>`` to as many tokens as the image has."""
