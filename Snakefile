@@ -28,11 +28,11 @@ if config["begins_at"] == "model":
         include: "workflow/rules/checkpoints.smk"
     include: "workflow/rules/items.smk"
     include: "workflow/rules/logits.smk"
-    include: "workflow/rules/shards.smk"
     include: "workflow/rules/answers.smk"
     include: "workflow/rules/signals.smk"
     include: "workflow/rules/templates.smk"
     include: "workflow/rules/engines.smk"
+    include: "workflow/rules/shards.smk"
 
 else:
 
@@ -67,6 +67,8 @@ rule all:
 
 onstart:
     write_run_config()
+    if FETCHED:
+        restore_checkpoints()
     WARM.append(warm.start())
 
 

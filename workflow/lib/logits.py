@@ -234,12 +234,14 @@ def read(path: str | Path) -> Logits:
     return Logits(table, identity)
 
 
-def differing(first: Mapping, second: Mapping, may_differ: Sequence[str] = ()) -> list[str]:
-    """Return the fields that may move a logit and are not equal, each as ``field: a | b``.
+def differing(
+    first: Mapping, second: Mapping, may_differ: Sequence[str] = (), among: Sequence[str] = MOVES_A_LOGIT
+) -> list[str]:
+    """Return the fields, by default those that may move a logit, that are not equal, each as ``field: a | b``.
 
     Of a field that is a mapping in both, only the entries that differ are shown.
     """
-    fields = [field for field in MOVES_A_LOGIT if field not in may_differ]
+    fields = [field for field in among if field not in may_differ]
     return [
         f"{field}: {_short(a)} | {_short(b)}"
         for field in fields

@@ -1,7 +1,8 @@
 """Shards that another machine made: checked like our own, then put where inference would have put them.
 
-Nothing is put in place before every shard of the folder has passed. A shard that was put in place has a note beside
-it, ``N.imported.json`` with its SHA-256. While the note fits the file, the workflow declares no inputs for that shard:
+All kinds of files that inference makes are taken (`workflow.lib.shard_kinds`), here called shards. Nothing is put in
+place before every shard of the folder has passed. A shard that was put in place has a note beside it,
+``N.imported.json`` with its SHA-256. While the note fits the file, the workflow declares no inputs for that shard:
 
 - Snakemake keeps no record of a file that it did not make, so changed parameters do not rerun it (the merge compares
   its identity with the configuration instead);
@@ -15,14 +16,15 @@ A record of an earlier run of the same shard is removed, because it would have a
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from workflow.lib import files, items, logits
+from workflow.lib import files, logits, shard_kinds
 from workflow.lib.errors import BadInput
+from workflow.lib.shard_kinds import KINDS, Slot
 
 HASH_ENDING = ".sha256"
 NOTE_ENDING = ".imported.json"
@@ -34,23 +36,20 @@ class Expected:
 
     Attributes
     ----------
-    identities : mapping
-        Model -> identity fields that the configuration fixes.
+    slots : sequence of Slot
+        The files that the configuration asks for.
     questions : mapping
-        Split -> items and the metadata of their file.
+        Path of items -> items and the metadata of their file.
     images_sha256 : str
         Digest of the table of images, "" where it was not fetched here.
     may_differ : sequence of str
         Fields in which shards of one split may differ.
-    place : callable
-        ``place(model, split, shard)`` is the path of a shard.
     """
 
-    identities: Mapping[str, Mapping]
+    slots: Sequence[Slot]
     questions: Mapping[str, tuple[pa.Table, Mapping]]
     images_sha256: str
     may_differ: Sequence[str]
-    place: Callable[[str, str, int], Path]
 
 
 @dataclass(frozen=True)
@@ -87,68 +86,45 @@ def verify(folder: str | Path, expected: Expected) -> list[Found]:
     paths = sorted(path for path in folder.rglob("*.parquet") if not path.name.startswith("."))
     if not paths:
         raise BadInput(f"{folder} holds no *.parquet file: put the shards there, each beside its {HASH_ENDING} file.")
-    found, first = [], {}
+    found: list[Found] = []
+    first: dict[str, tuple[Path, Mapping]] = {}
     for path in paths:
         digest, stated = files.sha256(path), stated_hash(path)
         if digest != stated:
             raise BadInput(f"{path} has SHA-256 {digest} where {stated} stands beside it: copy it again.")
-        shard = logits.read(path)
-        _fits(path, shard, expected)
-        identity = shard.identity
-        key = (identity["model"], identity["split"])
-        target = expected.place(*key, identity["shard"])
+        said = shard_kinds.stated_identity(path)
+        slot = shard_kinds.slot_of(path, said, expected.slots)
+        table, identity = shard_kinds.read(path, said)
+        questions, origin = expected.questions[slot.questions]
+        more = {"dataset_sha256": origin["sha256"]}
+        if expected.images_sha256:
+            more["images_sha256"] = expected.images_sha256
+        shard_kinds.check_conditions(path, identity, slot, more, expected.may_differ)
+        shard_kinds.check_rows(path, table, identity, questions)
+        target = Path(slot.place.format(shard=identity.get("shard")))
         present = target.is_file()
         if present and files.sha256(target) != digest:
             raise BadInput(f"{path} is not the {target} that is there already: delete the one that you do not want.")
         if any(other.target == target for other in found):
             raise BadInput(f"{path} is one of two files for {target}: leave one of them in {folder}.")
-        if key not in first:
-            first[key] = _neighbour(expected, key, identity["shards"], target) or (path, identity)
-        fields = logits.differing(first[key][1], identity, expected.may_differ)
+        if slot.place not in first:
+            first[slot.place] = _neighbour(slot, identity, target) or (path, identity)
+        neighbour, other = first[slot.place]
+        fields = logits.differing(other, identity, expected.may_differ, KINDS[slot.kind].fields)
         if fields:
             raise BadInput(
-                f"{path} and {first[key][0]} do not belong together ({'; '.join(fields)}): run one of them again under "
+                f"{path} and {neighbour} do not belong together ({'; '.join(fields)}): run one of them again under "
                 "the other's conditions, or name harmless fields in run.may_differ."
             )
         found.append(Found(path, target, present))
     return found
 
 
-def _fits(path: Path, shard: logits.Logits, expected: Expected) -> None:
-    identity = shard.identity
-    if identity["model"] not in expected.identities:
-        raise BadInput(f"{path}: model {identity['model']!r} is not in run.models ({', '.join(expected.identities)}).")
-    if identity["split"] not in expected.questions:
-        raise BadInput(f"{path}: split {identity['split']!r} is not in run.splits ({', '.join(expected.questions)}).")
-    questions, origin = expected.questions[identity["split"]]
-    wanted = dict(expected.identities[identity["model"]])
-    wanted["dataset_sha256"] = origin["sha256"]
-    if expected.images_sha256:
-        wanted["images_sha256"] = expected.images_sha256
-    for field, value in wanted.items():
-        if field not in expected.may_differ and identity[field] != value:
-            raise BadInput(
-                f"{path} was made with {field} {identity[field]!r} where the configuration says {value!r}: run it "
-                "under this configuration, or change the configuration."
-            )
-    rows = questions.take(items.shard_rows(questions["image"].to_pylist(), identity["shard"], identity["shards"]))
-    for column in ("dataset", "split", "id", "image"):
-        ours, theirs = rows[column].to_pylist(), shard.table[column].to_pylist()
-        if ours != theirs:
-            row = next((row for row, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), len(theirs))
-            have = repr(theirs[row]) if row < len(theirs) else "no row"
-            want = repr(ours[row]) if row < len(ours) else "none"
-            raise BadInput(
-                f"{path} row {row}: {column} {have} where {want} is asked in shard {identity['shard']} of "
-                f"{identity['shards']}: it answers other questions than the items."
-            )
-
-
-def _neighbour(expected: Expected, key: tuple[str, str], shards: int, but: Path) -> tuple[Path, dict] | None:
-    for number in range(shards):
-        path = expected.place(*key, number)
+def _neighbour(slot: Slot, identity: Mapping, but: Path) -> tuple[Path, Mapping] | None:
+    for number in range(identity.get("shards", 1)):
+        path = Path(slot.place.format(shard=number))
         if path != but and path.is_file():
-            return path, logits.read(path).identity
+            return path, shard_kinds.stated_identity(path)
     return None
 
 

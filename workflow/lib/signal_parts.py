@@ -49,6 +49,8 @@ NOISES = {
 """Kinds of noise in the second pass, and the signals that each gives: as run, and as the paper's text says."""
 MEDIAN = "median"
 """Centre of a sigmoid that is read from the CLIP checkpoint: its median similarity on training scenes."""
+TRAINED = "trained here"
+"""Revision of a CLIP checkpoint whose manifest states none."""
 
 AGREE = (
     "study",

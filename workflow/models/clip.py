@@ -35,7 +35,7 @@ class Clip:
     Parameters
     ----------
     checkpoint : str
-        ``checkpoint.json`` in that folder.
+        Its manifest: ``checkpoint.json`` in that folder, or ``NAME.json`` beside it.
     device, dtype : str
         As in the section ``run``.
     """
@@ -43,7 +43,7 @@ class Clip:
     def __init__(self, checkpoint: str, device: str = "cpu", dtype: str = "float32") -> None:
         self.manifest = files.read_json(checkpoint)
         subject.check_checkpoint(checkpoint, self.manifest)
-        folder = Path(checkpoint).parent
+        folder = subject.folder_of(checkpoint)
         self.model = CLIPModel.from_pretrained(folder, dtype=DTYPES[dtype]).to(device).eval()
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.processor = CLIPImageProcessorPil.from_pretrained(folder)
@@ -209,7 +209,7 @@ def infer(
     questions, image_table, checkpoint, out : str
         As for `workflow.models.shard.infer`.
     clip : mapping
-        By "b" and "l" the ``checkpoint.json`` of a CLIP model; a model that is not configured is absent.
+        By "b" and "l" the manifest of a CLIP model; a model that is not configured is absent.
     pattern : str
         ``signals.nouns``.
     conditions
@@ -228,5 +228,9 @@ def infer(
         else:
             missing["l"] = NO_TOWER
     frame = measure(asked.table.to_pylist(), asked.images, models.get("b"), held, pattern)
-    measured = {"nouns": pattern, "checkpoints": {which: files.sha256(path) for which, path in sorted(clip.items())}}
-    signal_parts.save(frame, out, asked.identity | {"measured": measured, "missing": missing})
+    measured = {
+        "nouns": pattern,
+        "checkpoints": {which: files.sha256(path) for which, path in sorted(clip.items())},
+        "revisions": {which: model.manifest.get("revision", signal_parts.TRAINED) for which, model in models.items()},
+    }
+    signal_parts.save(frame, out, asked.identity | {"kind": "clip", "measured": measured, "missing": missing})

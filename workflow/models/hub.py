@@ -285,6 +285,35 @@ def fetch_checkpoint(
     files.write_json(manifest, folder / SEAL)
 
 
+def restore_checkpoint(model: str, manifest: str | Path, **settings: object) -> None:
+    """Fetch a checkpoint again whose folder was deleted.
+
+    Parameters
+    ----------
+    model : str
+    manifest : path
+        ``NAME.json``, kept beside the folder NAME: what shards were made from.
+    settings
+        As for `fetch_checkpoint`.
+
+    Raises
+    ------
+    BadInput
+        As there, and where other files came than the manifest names.
+    """
+    manifest = Path(manifest)
+    seal = manifest.with_suffix("") / SEAL
+    fetch_checkpoint(model, folder=seal.parent, **settings)
+    kept, found = files.read_json(manifest)["files"], files.read_json(seal)["files"]
+    other = sorted(path for path in kept.keys() | found.keys() if kept.get(path) != found.get(path))
+    if other:
+        seal.unlink()
+        raise BadInput(
+            f"{seal.parent} holds another {other[0]} than {manifest} names, from which shards were made: put that file "
+            f"back, or delete {manifest} and run the same command again, which runs all shards of {model} again."
+        )
+
+
 def _link_at(target: Path, copy: Path) -> None:
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -137,6 +137,6 @@ def infer(*arguments: str, kind: str, noise: Mapping, run: Mapping, **conditions
     name = signal_parts.noise_engine(kind, noise)
     engines.ENGINES[name] = partial(KINDS[kind], settings=noise)
     try:
-        shard.infer(*arguments, run=dict(run) | {"engine": name}, **conditions)
+        shard.infer(*arguments, kind="noise", noise=kind, run=dict(run) | {"engine": name}, **conditions)
     finally:
         del engines.ENGINES[name]

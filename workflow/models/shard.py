@@ -25,6 +25,8 @@ def infer(
     seed: int,
     code: str,
     environment: Mapping[str, str] | None = None,
+    kind: str = "logits",
+    noise: str = "",
 ) -> None:
     """Answer the questions of one shard and write its logits.
 
@@ -38,7 +40,7 @@ def infer(
     image_table : str
         CSV with columns image and sha256; the images lie in ``images/`` beside it.
     checkpoint : str
-        ``checkpoint.json`` in the checkpoint's folder.
+        The checkpoint's manifest: ``checkpoint.json`` in its folder, or ``NAME.json`` beside the folder NAME.
     out : str
         The shard to write.
     shard : int
@@ -56,6 +58,8 @@ def infer(
         Recorded in the identity.
     environment : mapping, optional
         Name of the model's environment and its transformers version (`workflow.lib.environments.check`).
+    kind, noise : str
+        What of `workflow.lib.shard_kinds` this is, and which noise it was made under, "" for none; recorded.
 
     Raises
     ------
@@ -83,6 +87,8 @@ def infer(
     candidates = tokens.declared_ids(sets.values())
     identity = held.identity | {
         "format": logits.FORMAT,
+        "kind": kind,
+        "noise": noise,
         "shard": shard,
         "shards": run["shards"],
         "engine": run["engine"],

@@ -218,7 +218,9 @@ def infer(
     columns = [*KEY, "yes_max", "no_max", *signal_parts.ATTENTION]
     frame = pd.DataFrame(found, columns=columns).astype({column: np.float32 for column in columns[len(KEY) :]})
     identity = held.identity | {
+        "kind": "signals",
         "shard": shard,
+        "shards": conditions["run"]["shards"],
         "measured": {
             "token_set": name,
             "ids": {"yes": list(token_set.yes), "no": list(token_set.no)},

@@ -90,7 +90,7 @@ def load(
             f"model {model} runs modelling code of its authors: set models.{model}.remote_code to true if you trust "
             f"revision {code['revision']} of {code['repository']}."
         )
-    adapter = load_adapter(settings["family"], Path(checkpoint).parent, precision)
+    adapter = load_adapter(settings["family"], folder_of(checkpoint), precision)
     print(
         f"{model}: checkpoint checked in {checked - begun:.1f} s, loaded in {time.perf_counter() - checked:.1f} s",
         file=sys.stderr,
@@ -161,9 +161,15 @@ def check_images(table: pa.Table, image_table: str, folder: Path) -> None:
         raise BadInput(f"{path} {what}; questions {', '.join(map(str, affected))} need it: {mend}.")
 
 
+def folder_of(manifest: str | Path) -> Path:
+    """Return the folder of a checkpoint: that of its ``checkpoint.json``, or NAME for ``NAME.json`` beside it."""
+    manifest = Path(manifest)
+    return manifest.parent if manifest.stem == "checkpoint" else manifest.with_suffix("")
+
+
 def check_checkpoint(path: str, manifest: Mapping, threads: int = 1) -> None:
     """Refuse a checkpoint folder whose files are not those of its manifest; ``threads`` files are read at a time."""
-    folder = Path(path).parent
+    folder = folder_of(path)
     paths = [folder / name for name in manifest["files"]]
     with ThreadPoolExecutor(threads) as pool:
         digests = pool.map(lambda path: files.sha256(path) if path.is_file() else "", paths)

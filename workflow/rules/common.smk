@@ -13,6 +13,7 @@ from snakemake.exceptions import WorkflowError
 from workflow.lib import environments, files, provenance
 from workflow.lib.errors import BadInput
 from workflow.lib.shard_import import is_imported
+from workflow.lib.shard_kinds import KINDS
 from workflow.lib.settings import check_settings, read_numbers
 from workflow.models import warm
 
@@ -114,9 +115,9 @@ def model_environment(wildcards, input):
     return environment_of(wildcards.model)
 
 
-def expected_identity(model):
+def expected_identity(model, template=config["run"]["template"]):
     """The identity fields that this configuration fixes; shards of anything else are never merged."""
-    settings = model_settings(model)
+    settings = model_settings(model, template)
     return {key: config["run"][key] for key in INFERENCE_KEYS} | {
         "study": STUDY,
         "seed": config["seed"],
@@ -129,18 +130,57 @@ def expected_identity(model):
     }
 
 
-def shard_inputs(wildcards):
-    """What a shard is made from: nothing here where another machine made it (workflow/lib/shard_import.py)."""
-    place = Path(
-        config["pathvars"]["results"], "logits", wildcards.model, wildcards.split, f"{wildcards.shard}.parquet"
-    )
-    if is_imported(place):
-        return {}
-    return {
-        "questions": "<results>/items/{split}.parquet".format(**wildcards),
-        "images": config["dataset"]["images"],
-        "checkpoint": "<results>/checkpoints/{model}/checkpoint.json".format(**wildcards),
-    }
+def in_results(path):
+    """A path in which <results> is spelt out, for what is no input or output."""
+    return path.replace("<results>", config["pathvars"]["results"])
+
+
+def manifest(name):
+    """What describes a checkpoint: in its folder, or beside it where that was fetched and may be deleted again."""
+    return f"<results>/checkpoints/{name}.json" if FETCHED else f"<results>/checkpoints/{name}/checkpoint.json"
+
+
+def inference_inputs(kind, **more):
+    """What a file of inference is made from: nothing here where another machine made it (workflow/lib/shard_import.py).
+
+    `kind` is one of workflow/lib/shard_kinds.py; `more` are inputs besides questions, images and checkpoint.
+    """
+
+    def wanted(wildcards):
+        if is_imported(Path(in_results(f"<results>/{KINDS[kind].place}".format(**wildcards)))):
+            return {}
+        common = {
+            "questions": KINDS[kind].questions.format(**wildcards),
+            "images": config["dataset"]["images"],
+            "checkpoint": manifest(wildcards.model),
+        }
+        return common | more
+
+    return wanted
+
+
+def restore_checkpoints():
+    """Fetch again what was deleted of a checkpoint and is needed by a job of this run; nothing else counts as changed.
+
+    As a job it could not be: Snakemake 9.27.1 runs every job again that depends on one that runs, unless all files in
+    between are `ancient` and there, and a shard's recorded set of inputs must not change with time.
+    """
+    jobs = list(workflow.dag.needrun_jobs())
+    made = {path for job in jobs for path in job.output}
+    asked = {path for job in jobs if job.rule.name.startswith("infer_") for path in job.input} - made
+    for name, entry in REPOSITORIES.items():
+        kept = Path(in_results(manifest(name)))
+        if str(kept) not in asked or Path(kept.with_suffix(""), "checkpoint.json").is_file():
+            continue
+        from workflow.models import hub
+
+        known = known_files(SOURCES, entry)
+        try:
+            hub.restore_checkpoint(
+                name, kept, known=known, local_folder=config["local_folder"], offline=config["offline"], **entry
+            )
+        except BadInput as problem:
+            raise WorkflowError(str(problem))
 
 
 def local_place(wildcards, input):
@@ -151,10 +191,26 @@ def local_place(wildcards, input):
     return [config["local_folder"], config["offline"]]
 
 
-def absent_shards(model, split):
+def inference_slot(kind, model, split, noise="", template=config["run"]["template"], measured=None, **differing):
+    """A file of inference that this configuration asks for: the fields of Slot in workflow/lib/shard_kinds.py."""
+    known = {"model": model, "split": split, "noise": noise, "template": template, "shard": "{shard}"}
+    # a part of the signals states neither engine nor, for CLIP, shards
+    unstated = {"signals": ["engine"], "clip": ["engine", "shards"]}.get(kind, [])
+    expected = expected_identity(model, template) | differing
+    return {
+        "kind": kind,
+        "place": in_results(f"<results>/{KINDS[kind].place}".format(**known)),
+        "questions": in_results(KINDS[kind].questions.format(**known)),
+        "expected": {field: value for field, value in expected.items() if field not in unstated},
+        "measured": measured,
+        **{field: known[field] for field in ("model", "split", "noise", "template")},
+    }
+
+
+def absent_shards(kind, wildcards):
     """The shards of a split that do not exist right now."""
-    folder = Path(config["pathvars"]["results"], "logits", model, split)
-    return [shard for shard in SHARDS if not (folder / f"{shard}.parquet").exists()]
+    place = in_results(f"<results>/{KINDS[kind].place}")
+    return [shard for shard in SHARDS if not Path(place.format(shard=shard, **wildcards)).exists()]
 
 
 def family_module(model):

@@ -30,9 +30,7 @@ rule sample_images:
 
 rule infer_engine:
     input:
-        questions="<results>/engines/questions.parquet",
-        images=config["dataset"]["images"],
-        checkpoint="<results>/checkpoints/{model}/checkpoint.json",
+        unpack(inference_inputs("engine")),
     output:
         shard="<results>/engines/{model}.parquet",
     log:

@@ -3,6 +3,9 @@ Needs: the network, or local copies; workflow/sources.csv, which names every fil
 Makes: <results>/questions, <results>/images (only the images that the items name) and <results>/checkpoints/{repository},
 each verified. These rules are the only ones of the full study that touch the outside world, and run where snakemake
 itself runs, because compute nodes often have no network.
+
+A checkpoint's folder may be deleted. Shards depend on {repository}.json beside it, which stays, so nothing is run again
+for that; a run that needs the folder after all brings it back before its first job.
 """
 
 from workflow.lib.sources import code_files, image_origin, known_files, load as load_sources, place_of
@@ -57,7 +60,9 @@ rule fetch_images:
 
 rule fetch_checkpoint:
     output:
-        checkpoint="<results>/checkpoints/{repository}/checkpoint.json",
+        # a failed or killed fetch must not take it away: shards would count as made from something else
+        manifest=update("<results>/checkpoints/{repository}.json"),
+        seal="<results>/checkpoints/{repository}/checkpoint.json",
     log:
         "<results>/logs/fetch_checkpoint/{repository}.log",
     benchmark:

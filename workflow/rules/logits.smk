@@ -7,7 +7,7 @@ touches a model; and <results>/logits/{model}/{split}.parquet, the verified whol
 
 rule infer_shard:
     input:
-        unpack(shard_inputs),
+        unpack(inference_inputs("logits")),
     output:
         shard="<results>/logits/{model}/{split}/{shard}.parquet",
     log:
@@ -48,7 +48,7 @@ rule merge_shards:
         may_differ=config["run"]["may_differ"],
         # Snakemake does not miss an intermediate file once its users are built; a deleted shard must be run again,
         # so what is absent stands among the parameters: nothing when the merge ran
-        absent=lambda wildcards: absent_shards(wildcards.model, wildcards.split),
+        absent=lambda wildcards: absent_shards("logits", wildcards),
         expected=lambda wildcards: expected_identity(wildcards.model),
         code=code_digest("merge_shards"),
     script:

@@ -4,6 +4,27 @@ Makes: no file of its own. `snakemake plan` prints which shards are done and wha
 import_shards --config shards=FOLDER` verifies foreign shards and puts them in place. Both run whenever they are named.
 """
 
+from workflow.lib import signal_parts
+
+# every file that inference can make, and what it must say of itself to be taken from another machine
+RUNS = [{"model": model, "split": split} for model in MODELS for split in SPLITS]
+SLOTS = [
+    *(inference_slot("logits", **run) for run in RUNS),
+    *(
+        inference_slot("noise", **run, noise=noise, engine=signal_parts.noise_engine(noise, NOISE))
+        for noise in signal_parts.NOISES
+        for run in RUNS
+    ),
+    *(
+        inference_slot("template", model, config["templates"]["split"], template=template, shards=1)
+        for model in MODELS
+        for template in config["models"][model]["templates"]
+    ),
+    *(inference_slot("engine", model, config["engines"]["split"], engine=OTHER_ENGINE, shards=1) for model in MODELS),
+    *(inference_slot("signals", **run, measured={key: SIGNALS[key] for key in ATTENTION_KEYS}) for run in RUNS),
+    *(inference_slot("clip", **run, measured={"nouns": SIGNALS["nouns"], "revisions": CLIP_REVISIONS}) for run in RUNS),
+]
+
 
 localrules:
     plan,
@@ -31,20 +52,16 @@ rule plan:
 
 rule import_shards:
     input:
-        questions=expand("<results>/items/{split}.parquet", split=SPLITS),
+        questions=sorted({slot["questions"] for slot in SLOTS}),
     log:
         "<results>/logs/import_shards.log",
     conda:
         "../../envs/cpu.yaml"
     params:
         shards=config["shards"],
-        places={
-            "results": config["pathvars"]["results"],
-            "images": config["dataset"]["images"].replace("<results>", config["pathvars"]["results"]),
-        },
-        splits=SPLITS,
+        images=in_results(config["dataset"]["images"]),
+        slots=SLOTS,
         may_differ=config["run"]["may_differ"],
-        expected={model: expected_identity(model) for model in MODELS},
         code=code_digest("import_shards"),
     script:
         "../scripts/import_shards.py"

@@ -4,12 +4,20 @@ Makes: <results>/signals/{model}/{split}.parquet, joined from <results>/signal_s
 instrumented pass), <results>/clip (similarities) and <results>/noise (second passes in the layout of the logits).
 """
 
+from workflow.lib import signal_parts
+
 SIGNALS = config["signals"]
 # the models and splits whose signals the study takes
 SIGNAL_RUNS = [{"model": model, "split": split} for model, splits in SIGNALS["runs"].items() for split in splits]
 # the CLIP models that are configured, "b" and "l" in this order; an empty checkpoint leaves one out
 CLIP_MODELS = {which: SIGNALS["clip"][which] for which in ("b", "l") if SIGNALS["clip"][which]["checkpoint"]}
-CLIP_CHECKPOINTS = [f"<results>/checkpoints/{entry['checkpoint']}/checkpoint.json" for entry in CLIP_MODELS.values()]
+CLIP_CHECKPOINTS = [manifest(entry["checkpoint"]) for entry in CLIP_MODELS.values()]
+# those whose manifest states the centre of their certainty
+CENTRED = {which: entry for which, entry in CLIP_MODELS.items() if entry["centre"] == signal_parts.MEDIAN}
+CLIP_REVISIONS = {
+    which: REPOSITORIES[entry["checkpoint"]]["revision"] if FETCHED else signal_parts.TRAINED
+    for which, entry in CLIP_MODELS.items()
+}
 NOISE_KINDS = SIGNALS["noise"]["kinds"]
 NOISE = {key: SIGNALS["noise"][key] for key in ("seed", "scale")}
 # what the instrumented pass depends on
@@ -23,9 +31,7 @@ wildcard_constraints:
 
 rule infer_signals:
     input:
-        questions="<results>/items/{split}.parquet",
-        images=config["dataset"]["images"],
-        checkpoint="<results>/checkpoints/{model}/checkpoint.json",
+        unpack(inference_inputs("signals")),
     output:
         shard="<results>/signal_shards/{model}/{split}/{shard}.parquet",
     log:
@@ -52,10 +58,7 @@ rule infer_signals:
 
 rule infer_clip:
     input:
-        questions="<results>/items/{split}.parquet",
-        images=config["dataset"]["images"],
-        checkpoint="<results>/checkpoints/{model}/checkpoint.json",
-        clip=CLIP_CHECKPOINTS,
+        unpack(inference_inputs("clip", clip=CLIP_CHECKPOINTS)),
     output:
         similarities="<results>/clip/{model}/{split}.parquet",
     log:
@@ -83,9 +86,7 @@ rule infer_clip:
 
 rule infer_noise:
     input:
-        questions="<results>/items/{split}.parquet",
-        images=config["dataset"]["images"],
-        checkpoint="<results>/checkpoints/{model}/checkpoint.json",
+        unpack(inference_inputs("noise")),
     output:
         shard="<results>/noise/{noise}/{model}/{split}/{shard}.parquet",
     log:
@@ -125,6 +126,7 @@ rule merge_noise:
         "../../envs/cpu.yaml"
     params:
         may_differ=config["run"]["may_differ"],
+        absent=lambda wildcards: absent_shards("noise", wildcards),
         expected=lambda wildcards: expected_identity(wildcards.model),
         noise=NOISE,
         code=code_digest("merge_noise"),
@@ -138,7 +140,7 @@ rule join_signals:
         questions="<results>/items/{split}.parquet",
         shards=expand("<results>/signal_shards/{{model}}/{{split}}/{shard}.parquet", shard=SHARDS),
         similarities=["<results>/clip/{model}/{split}.parquet"] if CLIP_MODELS else [],
-        clip=CLIP_CHECKPOINTS,
+        clip=[manifest(entry["checkpoint"]) for entry in CENTRED.values()],
         noise=expand("<results>/noise/{noise}/{{model}}/{{split}}.parquet", noise=NOISE_KINDS),
     output:
         signals="<results>/signals/{model}/{split}.parquet",
@@ -151,7 +153,9 @@ rule join_signals:
     params:
         expected=lambda wildcards: expected_identity(wildcards.model),
         clip=CLIP_MODELS,
+        centred=list(CENTRED),
         kinds=NOISE_KINDS,
+        absent=lambda wildcards: absent_shards("signals", wildcards),
         code=code_digest("join_signals"),
     script:
         "../scripts/join_signals.py"

@@ -25,9 +25,7 @@ rule select_questions:
 
 rule infer_template:
     input:
-        questions="<results>/templates/questions.parquet",
-        images=config["dataset"]["images"],
-        checkpoint="<results>/checkpoints/{model}/checkpoint.json",
+        unpack(inference_inputs("template")),
     output:
         shard="<results>/templates/{model}/{template}/logits.parquet",
     log:

@@ -4,15 +4,15 @@ import sys
 from pathlib import Path
 
 from workflow.lib import files, items, job, shard_import
+from workflow.lib.shard_kinds import Slot
 
 with job.opened(snakemake) as run:
-    table = Path(run.params.places["images"])
+    table = Path(run.params.images)
     expected = shard_import.Expected(
-        run.params.expected,
-        {split: items.load(path) for split, path in zip(run.params.splits, run.input.questions, strict=True)},
+        [Slot(**slot) for slot in run.params.slots],
+        {path: items.load(path) for path in run.input.questions},
         files.sha256(table) if table.is_file() else "",
         run.params.may_differ,
-        lambda model, split, shard: Path(run.params.places["results"], "logits", model, split, f"{shard}.parquet"),
     )
     found = shard_import.verify(run.params.shards, expected)
     shard_import.forget(shard_import.put_in_place(found))

@@ -10,6 +10,7 @@ with job.opened(snakemake) as run:
         run.input.images,
         run.input.checkpoint,
         run.output.shard,
+        kind="template",
         shard=0,
         model=run.wildcards.model,
         settings=run.params.settings,

@@ -8,9 +8,10 @@ with job.opened(snakemake) as run:
     similarities = next(((path, signal_parts.load(path)) for path in run.input.similarities), None)
     passes = zip(run.params.kinds, run.input.noise, strict=True)
     noise = {kind: (path, logits.read(path)) for kind, path in passes}
-    certainties = {}
-    for (which, settings), path in zip(run.params.clip.items(), run.input.clip, strict=True):
-        centre = signal_parts.centre(settings, files.read_json(path), which)
-        certainties[which] = {"slope": settings["slope"], "centre": centre}
+    stated = dict(zip(run.params.centred, map(files.read_json, run.input.clip), strict=True))
+    certainties = {
+        which: {"slope": held["slope"], "centre": signal_parts.centre(held, stated.get(which, {}), which)}
+        for which, held in run.params.clip.items()
+    }
     frame, metadata = signal_parts.join(questions, shards, similarities, noise, certainties, run.params.expected)
     signals.save(frame, run.output.signals, metadata)
