@@ -19,8 +19,13 @@ SLOTS = [
         inference_slot("template", model, config["templates"]["split"], template=template, shards=1)
         for model in MODELS
         for template in config["models"][model]["templates"]
+        if config["templates"]["split"] in SPLITS
     ),
-    *(inference_slot("engine", model, config["engines"]["split"], engine=OTHER_ENGINE, shards=1) for model in MODELS),
+    *(
+        inference_slot("engine", model, config["engines"]["split"], engine=OTHER_ENGINE, shards=1)
+        for model in MODELS
+        if config["engines"]["split"] in SPLITS
+    ),
     *(inference_slot("signals", **run, measured={key: SIGNALS[key] for key in ATTENTION_KEYS}) for run in RUNS),
     *(inference_slot("clip", **run, measured={"nouns": SIGNALS["nouns"], "revisions": CLIP_REVISIONS}) for run in RUNS),
 ]
