@@ -29,7 +29,8 @@ def packages(found):
 
 
 def test_every_environment_is_checked_here(repository):
-    assert {path.stem for path in (repository / "envs").glob("*.lock")} == set(NAMES)
+    # slurm.lock is put on top of another one
+    assert {path.stem for path in (repository / "envs").glob("*.lock")} == {*NAMES, "slurm"}
     assert {path.stem for path in (repository / "envs").glob("*.yaml")} == set(NAMES)
 
 
@@ -48,6 +49,15 @@ def test_the_other_environments_contain_that_of_the_cpu(repository, name):
     assert locked(repository, "cpu") < locked(repository, name)
 
 
+def test_the_cluster_adds_to_the_others_and_contradicts_nothing(repository):
+    lines = (repository / "envs/slurm.lock").read_text().splitlines()
+    added = locked(repository, "slurm")
+    assert len(added) == len([line for line in lines if not line.startswith("#")]) > 0
+    assert "snakemake-executor-plugin-slurm" in packages(added)
+    for name in NAMES:
+        assert not packages(added) & packages(locked(repository, name))
+
+
 @pytest.mark.parametrize("version", OLDER)
 def test_an_older_environment_has_all_that_the_workflow_needs_and_differs_in_few_versions(repository, version):
     name = f"transformers-{version}"
@@ -56,7 +66,7 @@ def test_an_older_environment_has_all_that_the_workflow_needs_and_differs_in_few
     assert packages(direct(repository, "gpu")) | {"pytest", "hypothesis"} | more == packages(direct(repository, name))
     both = packages(locked(repository, name)) & packages(locked(repository, "test"))
     here = {pin.split("==")[0].lower() for pin in locked(repository, name) - locked(repository, "test")}
-    assert here & both == {"huggingface_hub", "tokenizers", "transformers"}
+    assert here & both == {"accelerate", "huggingface_hub", "tokenizers", "transformers"}
 
 
 def test_a_model_may_name_any_environment_but_that_of_the_tests(repository):
