@@ -18,7 +18,7 @@ for tool in munged slurmctld slurmd sbatch; do
   command -v "$tool" >/dev/null || refuse "$tool is missing: apt-get install --no-install-recommends slurm-wlm munge."
 done
 if [ -e "$conf" ]; then
-  other="$(sed -n "s/^$mark //p" "$conf")"
+  other="$(sed -n "s|^$mark ||p" "$conf")"
   [ -n "$other" ] || refuse "$conf is there already: this machine has a Slurm of its own, so check on another one."
   read -r owner daemons <<<"$other"
   ! kill -0 "$owner" 2>/dev/null || refuse "another checks/slurm.sh (process $owner) is running: wait until it ends."
