@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from tests.data_hosts import LASTING, Hosts, describe_sources, serving
-from workflow.lib import files, logits
+from workflow.lib import files, logits, signal_parts
 
 from .conftest import Checkout, fresh
 from .test_refusals import change_identity
@@ -147,6 +147,46 @@ def test_another_revision_is_fetched_and_run(full):
     assert planned["fetch_checkpoint"] == 1 and planned["infer_shard"] == 2
 
 
+def test_a_deleted_checkpoint_comes_back_and_finished_shards_stay(full):
+    targets = [MERGED, "results/full/logits/llava15/popular.parquet"]
+    finished = [
+        path for path in full.path("results/full/logits/llava15").rglob("?.parquet") if path != full.path(SHARD)
+    ]
+    written = {path: path.stat().st_mtime_ns for path in finished}
+    folder, kept = full.path("results/full/checkpoints/llava15"), full.path("results/full/checkpoints/llava15.json")
+    shutil.rmtree(folder)
+    full.path(SHARD).unlink()
+    # a host that fails takes nothing away
+    full.hosts.faults[f"/{MODEL}/resolve/{PINNED}/model.safetensors"] = ["other"] * LASTING
+    refused(full, "model.safetensors: the answer of .* has SHA-256", *targets)
+    assert kept.is_file() and not (folder / "checkpoint.json").exists()
+    full.hosts.faults.clear()
+    assert full.build(*targets) <= Counter(infer_shard=1, merge_shards=1)
+    assert full.path(SHARD).is_file() and (folder / "checkpoint.json").read_bytes() == kept.read_bytes()
+    assert {path: path.stat().st_mtime_ns for path in finished} == written
+    # nor is it fetched where no shard is asked for
+    shutil.rmtree(folder)
+    full.hosts.asked.clear()
+    assert full.build(*targets) <= Counter(merge_shards=1)
+    assert not folder.exists() and not full.hosts.asked
+
+
+def test_a_changed_checkpoint_runs_its_shards_again(full, monkeypatch):
+    folder, kept = full.path("results/full/checkpoints/llava15"), full.path("results/full/checkpoints/llava15.json")
+    shutil.rmtree(folder)
+    other = full.planned(MERGED, "--config", "models={llava15: {revision: " + "1" * 40 + "}}")
+    assert other["fetch_checkpoint"] == 1 and other["infer_shard"] == 2
+    # other files under the same revision: nothing is merged of both, and the choice is named
+    served = full.hosts.repositories[("model", MODEL, PINNED)]
+    settings = served["generation_config.json"].replace(b"}", b', "top_k": 1}')
+    monkeypatch.setitem(served, "generation_config.json", settings)
+    full.path(SHARD).unlink()
+    refused(full, "holds another generation_config.json than .*llava15.json names, .* or delete", MERGED)
+    assert not full.path(SHARD).exists()
+    kept.unlink()
+    assert full.build(MERGED) == Counter(fetch_checkpoint=1, infer_shard=2, merge_shards=1)
+
+
 def test_a_missing_image_names_its_questions_and_stops_before_inference(bare, hosts):
     hosts.faults[f"/{COCO}/SCENE_000000000008.jpg"] = ["gone"] * LASTING
     refused(bare, r"answered 404 .*questions popular 43, popular 44, .*random 48 need SCENE_000000000008.jpg", SHARD)
@@ -241,6 +281,41 @@ def test_imported_shards_are_merged_without_a_model_and_never_run_again(full, ba
     refused(bare, "made with seed 42 where the configuration says 43", MERGED, "--config", "seed=43")
 
 
+def test_shards_of_signals_and_of_noise_are_taken_too(full, bare, tmp_path):
+    signal = "results/full/signal_shards/llava15/random/0.parquet"
+    noise = [f"results/full/noise/random_image/llava15/random/{number}.parquet" for number in range(2)]
+    assert full.build(signal, *noise) == Counter(infer_signals=1, infer_noise=2)
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for number, name in enumerate([signal, *noise]):
+        shutil.copy2(full.path(name), folder / f"{number}.parquet")
+        seal(folder / f"{number}.parquet")
+    change_identity(folder / "0.parquet", measured={"band": [0]})
+    seal(folder / "0.parquet")
+    refused(bare, r"made with measured.band \[0\] where the conf", "import_shards", "--config", f"shards={folder}")
+    change_identity(folder / "0.parquet", measured=signal_parts.load(full.path(signal)).identity["measured"])
+    seal(folder / "0.parquet")
+    change_identity(folder / "2.parquet", engine="reference with random_image noise, seed 7")
+    seal(folder / "2.parquet")
+    refused(
+        bare,
+        "made with engine 'reference with random_image noise, seed 7'",
+        "import_shards",
+        "--config",
+        f"shards={folder}",
+    )
+    assert not bare.path("results/full/noise").exists()
+    shutil.copy2(full.path(noise[1]), folder / "2.parquet")
+    seal(folder / "2.parquet")
+    assert place(bare, folder).returncode == 0
+    assert not bare.planned(signal, *noise)
+    merged = "results/full/noise/random_image/llava15/random.parquet"
+    assert bare.build(merged) == Counter(merge_noise=1)
+    # what inference needs is fetched later: nothing of another machine is run again
+    bare.build("results/full/checkpoints/llava15.json", "results/full/images/images.csv")
+    assert not bare.planned(signal, merged)
+
+
 def test_a_shard_that_ran_here_before_is_not_run_again_after_the_import(full, tmp_path):
     folder = exported(full, tmp_path / "shards")
     full.path(SHARD).unlink()
@@ -317,7 +392,7 @@ def test_the_plan_counts_shards_and_takes_speeds_from_done_ones(full):
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"llava15 +random +2 +1 +1 +24\n", done.stdout)
     assert re.search(r"llava15 +popular +2 +2 +0 +0\n", done.stdout)
-    assert "median of 3 done shards" in done.stdout
+    assert "median of 3 done files" in done.stdout
     assert re.search(rf"{MODEL} +14.1  here", done.stdout)
     assert full.planned("plan") == Counter(plan=1)
 
@@ -345,6 +420,7 @@ def test_the_notebook_leaves_a_shard_that_can_be_imported(full, bare, hosts, tmp
     parameters.source += (
         f"\nREPOSITORY, CLONE, OUT = {str(bare.folder)!r}, {str(tmp_path / 'clone')!r}, {str(tmp_path / 'out')!r}\n"
         f"OVERLAYS, REQUIREMENTS = {OVERLAYS!r}, []\n"
+        "SHARDS += ['signal_shards/llava15/random/1.parquet']\n"
     )
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
@@ -354,11 +430,11 @@ def test_the_notebook_leaves_a_shard_that_can_be_imported(full, bare, hosts, tmp
     nbclient.NotebookClient(
         book, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     ).execute()
-    left = tmp_path / "out/llava15-random-0.parquet"
+    left = tmp_path / "out/logits-llava15-random-0.parquet"
     ours = pq.read_table(full.path(SHARD)).drop_columns(["seconds"])
     assert pq.read_table(left).drop_columns(["seconds"]).equals(ours)
     assert place(bare, tmp_path / "out").returncode == 0
-    assert not bare.planned(SHARD)
+    assert not bare.planned(SHARD, "results/full/signal_shards/llava15/random/1.parquet")
 
 
 def test_the_notebook_in_the_repository_holds_no_output(repository):
