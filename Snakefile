@@ -32,7 +32,6 @@ if config["begins_at"] == "model":
     include: "workflow/rules/signals.smk"
     include: "workflow/rules/templates.smk"
     include: "workflow/rules/engines.smk"
-    include: "workflow/rules/shards.smk"
 
 else:
 
@@ -51,6 +50,11 @@ include: "workflow/rules/equations.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/inline_numbers.smk"
 include: "workflow/rules/claims.smk"
+
+
+if config["begins_at"] == "model":
+
+    include: "workflow/rules/shards.smk"
 
 
 rule all:

@@ -1,5 +1,6 @@
-"""What of a study is done, and what the rest will cost: shards, GPU-hours, download and disk."""
+"""What of a study is done, and what the rest will cost: files of inference, GPU-hours, download and disk."""
 
+import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,103 +11,173 @@ import pyarrow.parquet as pq
 
 from workflow.lib import files
 
+UNKNOWN = "unknown until one is done"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one rule has to do with one model, in files of equal size.
+
+    Attributes
+    ----------
+    rule, model, part : str
+        ``part`` tells apart what one rule does with one model: a split, a template, a kind of noise.
+    paths : tuple of str
+        The files that it makes.
+    questions : int
+        Questions in all files together.
+    like : str
+        A rule whose passes cost the same; its speed is taken while none is known. "" for none.
+    """
+
+    rule: str
+    model: str
+    part: str
+    paths: tuple[str, ...]
+    questions: int
+    like: str = ""
+
 
 @dataclass(frozen=True)
 class Row:
-    """One (model, split): shards in all and done, questions left."""
+    """Files in all and done of one work, and its questions left."""
 
-    model: str
-    split: str
-    shards: int
+    work: Work
     done: int
-    questions_left: int
+    left: int
 
 
-def done_speed(paths: Sequence[Path]) -> float | None:
-    """Return the median seconds a question over done shards, None where no shard can be read."""
-    found = []
-    for path in paths:
-        try:
-            found.extend(pq.read_table(path, columns=["seconds"])["seconds"].to_pylist())
-        except (pa.ArrowException, OSError):
-            continue  # a damaged shard is refused where it is merged
-    return float(np.median(found)) if found else None
+def count(works: Sequence[Work]) -> list[Row]:
+    """Return what is done and left of every work; questions are shared out evenly among its files."""
+    rows = []
+    for work in works:
+        done = sum(Path(path).is_file() for path in work.paths)
+        rows.append(Row(work, done, round(work.questions * (len(work.paths) - done) / len(work.paths))))
+    return rows
 
 
-def count(results: Path, models: Sequence[str], splits: Sequence[str], shards: int, rows: int) -> list[Row]:
-    """Return shards done and questions left of every model and split; a split's questions are shared out evenly."""
-    table = []
-    for model in models:
-        for split in splits:
-            done = sum((results / "logits" / model / split / f"{number}.parquet").is_file() for number in range(shards))
-            table.append(Row(model, split, shards, done, round(rows * (shards - done) / shards)))
-    return table
+def seconds_of(path: Path, benchmark: Path) -> list[float]:
+    """Return what is recorded of the seconds a question in a done file, [] where nothing is.
+
+    Files of the logits contract state them row by row. Of others the job's own time is divided by its questions, so
+    that loading the model is in it.
+    """
+    try:
+        table = pq.ParquetFile(path)
+        if "seconds" in table.schema_arrow.names:
+            return table.read(columns=["seconds"])["seconds"].to_pylist()
+        with open(benchmark, encoding="utf-8", newline="") as stream:
+            spent = [float(row["s"]) for row in csv.DictReader(stream, delimiter="\t")]
+        rows = table.metadata.num_rows
+        return [seconds / rows for seconds in spent if rows]
+    except (pa.ArrowException, OSError, KeyError, ValueError):
+        return []  # a damaged file is refused where it is used
 
 
-def speeds(results: Path, models: Mapping[str, str], published: Path) -> dict[str, tuple[float | None, str]]:
-    """Return model -> (seconds a question, where that comes from); done shards before published speeds."""
+def speeds(
+    works: Sequence[Work], results: Path, published: Path, models: Mapping[str, str]
+) -> dict[tuple[str, str], tuple[float | None, str]]:
+    """Return (rule, model) -> (seconds a question, where that comes from).
+
+    Taken are, in this order: done files of the rule and model, published speeds of the main passes, and the same of
+    the rule that the work is like. None where nothing is known.
+    """
     stated = {row["model_id"]: row for row in files.read_csv(published).to_dict("records")}
-    found: dict[str, tuple[float | None, str]] = {}
-    for model, model_id in models.items():
-        paths = sorted((results / "logits" / model).glob("*/*.parquet"))
-        speed = done_speed(paths)
-        if speed is not None:
-            found[model] = (speed, f"median of {len(paths)} done shard{'s' if len(paths) > 1 else ''}")
-        elif model_id in stated:
-            row = stated[model_id]
-            found[model] = (float(row["seconds_per_question"]), f"{row['note']}; device: {row['device']}")
+    found: dict[tuple[str, str], tuple[float | None, str]] = {}
+    # what others are like comes first
+    for work in sorted(works, key=lambda work: bool(work.like)):
+        key = (work.rule, work.model)
+        if key in found:
+            continue
+        paths = [path for other in works if (other.rule, other.model) == key for path in map(Path, other.paths)]
+        done = [path for path in paths if path.is_file()]
+        spent = [second for path in done for second in seconds_of(path, _benchmark(path, work.rule, results))]
+        row = stated.get(models[work.model])
+        if spent:
+            found[key] = float(np.median(spent)), f"median of {len(done)} done file{'s' if len(done) > 1 else ''}"
+        elif work.rule == "infer_shard" and row is not None:
+            found[key] = float(row["seconds_per_question"]), f"{row['note']}; device: {row['device']}"
+        elif found.get((work.like, work.model), (None,))[0] is not None:
+            found[key] = found[work.like, work.model][0], f"as {work.like}"
         else:
-            found[model] = (None, "unknown until a shard of it is done")
-    return found
+            found[key] = None, UNKNOWN
+    return {(work.rule, work.model): found[work.rule, work.model] for work in works}
+
+
+def _benchmark(path: Path, rule: str, results: Path) -> Path:
+    """Return where the time of the job that made a file is recorded: by rule, then as below the file's first folder."""
+    return results / "benchmarks" / rule / Path(*path.relative_to(results).parts[1:]).with_suffix(".tsv")
 
 
 def lines(
-    table: Sequence[Row],
-    known: Mapping[str, tuple[float | None, str]],
-    models: Mapping[str, str],
-    sizes: Path,
-    fetched: Mapping[str, bool] | None,
+    rows: Sequence[Row],
+    known: Mapping[tuple[str, str], tuple[float | None, str]],
+    downloads: Sequence[tuple[str, float | None, bool]] | None,
 ) -> list[str]:
     """Return the plan as lines of text.
 
     Parameters
     ----------
-    fetched : mapping or None
-        Model -> whether its checkpoint is here; None where checkpoints are trained here.
+    rows : sequence of Row
+    known : mapping
+        As `speeds` returns.
+    downloads : sequence of (name, gigabytes, here) or None
+        What is fetched; gigabytes None where unknown. None where nothing is fetched.
     """
-    text = [f"{'model':<16} {'split':<12} {'shards':>6} {'done':>5} {'missing':>8} {'questions left':>15}"]
-    for row in table:
-        missing = row.shards - row.done
+    text = [f"{'rule':<15} {'model':<16} {'part':<30} {'files':>6} {'done':>5} {'missing':>8} {'questions left':>15}"]
+    for row in rows:
+        work = row.work
         text.append(
-            f"{row.model:<16} {row.split:<12} {row.shards:>6} {row.done:>5} {missing:>8} {row.questions_left:>15,}"
+            f"{work.rule:<15} {work.model:<16} {work.part:<30} {len(work.paths):>6} {row.done:>5} "
+            f"{len(work.paths) - row.done:>8} {row.left:>15,}"
         )
-    text += ["", f"{'model':<16} {'s/question':>10} {'hours':>8}  speed taken from"]
-    total, unknown = 0.0, []
-    for model, (speed, source) in known.items():
-        left = sum(row.questions_left for row in table if row.model == model)
-        hours = None if speed is None else speed * left / 3600
-        if left and hours is None:
-            unknown.append(model)
-        total += hours or 0.0
-        shown = f"{speed:>10.3f} {hours:>8.2f}" if speed is not None else f"{'unknown':>10} {'unknown':>8}"
-        text.append(f"{model:<16} {shown}  {source}")
-    more = f", and what {', '.join(unknown)} will take" if unknown else ""
-    text.append(f"{'ahead':<16} {'':>10} {total:>8.2f}  hours of inference{more}; loading a model is paid once a shard")
-    if fetched is not None:
-        text += ["", *_disk(fetched, models, sizes)]
-    return text
+    text += ["", f"{'rule':<15} {'model':<16} {'s/question':>10} {'hours':>8}  speed taken from"]
+    hours: dict[str, float] = {}
+    unknown: dict[str, list[str]] = {}
+    for (rule, model), (speed, source) in known.items():
+        left = sum(row.left for row in rows if (row.work.rule, row.work.model) == (rule, model))
+        hours.setdefault(rule, 0.0)
+        if speed is None:
+            shown = f"{'unknown':>10} {'unknown' if left else '0.00':>8}"
+            unknown.setdefault(rule, []).extend([model] if left else [])
+        else:
+            shown = f"{speed:>10.3f} {speed * left / 3600:>8.2f}"
+            hours[rule] += speed * left / 3600
+        text.append(f"{rule:<15} {model:<16} {shown}  {source}")
+    text += ["", f"{'rule':<15} {'hours':>8}"]
+    for rule, spent in hours.items():
+        more = f"  and what {', '.join(unknown[rule])} will take" if unknown.get(rule) else ""
+        text.append(f"{rule:<15} {spent:>8.2f}{more}")
+    more = ", and what is unknown above" if any(unknown.values()) else ""
+    text.append(f"{'ahead':<15} {sum(hours.values()):>8.2f}  hours of inference{more}; each file loads its model once")
+    return text if downloads is None else [*text, "", *_disk(downloads)]
 
 
-def _disk(fetched: Mapping[str, bool], models: Mapping[str, str], sizes: Path) -> list[str]:
-    stated = {row["model_id"]: row for row in files.read_csv(sizes).to_dict("records")}
-    text = [f"{'checkpoint':<36} {'about GB':>9}  state"]
-    download = disk = 0.0
-    for model, here in fetched.items():
-        row = stated.get(models[model])
-        size = float(row["gigabytes"]) if row else 0.0
-        disk += size
-        download += 0.0 if here else size
-        shown = f"{size:>9.1f}" if row else f"{'unknown':>9}"
-        text.append(f"{models[model]:<36} {shown}  {'here' if here else 'to be fetched'}")
-    text.append(f"download ahead about {download:.0f} GB; disk in the end about {disk:.0f} GB, results included")
-    return text
+def _disk(downloads: Sequence[tuple[str, float | None, bool]]) -> list[str]:
+    text = [f"{'to be fetched once':<40} {'about GB':>9}  state"]
+    for name, size, here in downloads:
+        shown = f"{size:>9.1f}" if size is not None and size >= 0.05 else f"{size:>9.3f}" if size else f"{'unknown':>9}"
+        text.append(f"{name:<40} {shown}  {'here' if here else 'to be fetched'}")
+    ahead = sum(size or 0.0 for _, size, here in downloads if not here)
+    whole = sum(size or 0.0 for _, size, _ in downloads)
+    unknown = [name for name, size, _ in downloads if size is None]
+    more = f", and what {', '.join(unknown)} takes" if unknown else ""
+    return [
+        *text,
+        f"download ahead about {ahead:.0f} GB; disk about {whole:.0f} GB while all of it is kept{more} (a checkpoint "
+        "may be deleted when its files are done)",
+    ]
+
+
+def download_sizes(sizes: Path, wanted: Mapping[str, tuple[str, str]]) -> list[tuple[str, float | None, bool]]:
+    """Return what is fetched with its size and whether it is here.
+
+    Parameters
+    ----------
+    sizes : path
+        ``workflow/published/sizes.csv``.
+    wanted : mapping
+        Name in that table -> (what to call it, a file that is there once it was fetched).
+    """
+    stated = {row["name"]: float(row["gigabytes"]) for row in files.read_csv(sizes).to_dict("records")}
+    return [(shown, stated.get(name), Path(mark).is_file()) for name, (shown, mark) in wanted.items()]

@@ -207,6 +207,19 @@ def inference_slot(kind, model, split, noise="", template=config["run"]["templat
     }
 
 
+def inference_work(rule, kind, part, like="", model="", split="", noise="", template=""):
+    """What a rule has to do with one model: the fields of Work in workflow/lib/plan.py."""
+    place = in_results(f"<results>/{KINDS[kind].place}")
+    known = {"model": model, "split": split, "noise": noise, "template": template}
+    shards = SHARDS if "{shard}" in place else [0]
+    asked = config["templates"]["questions"] if kind == "template" else config["dataset"]["rows"]
+    return {
+        **{"rule": rule, "model": model, "part": part, "like": like},
+        "paths": tuple(place.format(shard=shard, **known) for shard in shards),
+        "questions": min(asked, config["dataset"]["rows"]),
+    }
+
+
 def absent_shards(kind, wildcards):
     """The shards of a split that do not exist right now."""
     place = in_results(f"<results>/{KINDS[kind].place}")

@@ -31,6 +31,35 @@ SLOTS = [
 ]
 
 
+# what of them the targets of `all` need, in the plan's terms
+WORKS = [
+    *(inference_work("infer_shard", "logits", run["split"], **run) for run in RUNS),
+    *(
+        inference_work("infer_noise", "noise", f"{noise} {run['split']}", "infer_shard", **run, noise=noise)
+        for noise in NOISE_KINDS
+        for run in SIGNAL_RUNS
+    ),
+    *(inference_work("infer_signals", "signals", run["split"], **run) for run in SIGNAL_RUNS),
+    *(inference_work("infer_clip", "clip", run["split"], **run) for run in SIGNAL_RUNS if CLIP_MODELS),
+    *(
+        inference_work("infer_template", "template", template, "infer_shard", ENCODED, "", template=template)
+        for template in COMPARED_TEMPLATES
+        if ENCODED in MODELS
+    ),
+]
+# what is fetched: name in workflow/published/sizes.csv -> what to call it, and a file that is there afterwards
+IMAGES_WAY = config["sources"]["images"]
+DOWNLOADS = {
+    "questions": ("questions", in_results(f"<results>/questions/coco_pope_{SPLITS[-1]}.json")),
+    f"images/{IMAGES_WAY}": (f"images ({IMAGES_WAY})", in_results(config["dataset"]["images"])),
+    **{
+        entry["model_id"]: (entry["model_id"], in_results(f"<results>/checkpoints/{name}/checkpoint.json"))
+        for name, entry in REPOSITORIES.items()
+        if name in MODELS or name in config["sources"]["clips"]
+    },
+}
+
+
 localrules:
     plan,
     import_shards,
@@ -43,12 +72,9 @@ rule plan:
         "../../envs/cpu.yaml"
     params:
         results=config["pathvars"]["results"],
+        works=WORKS,
         models={model: config["models"][model]["model_id"] for model in MODELS},
-        splits=SPLITS,
-        shards=config["run"]["shards"],
-        rows=config["dataset"]["rows"],
-        fetched=FETCHED,
-        repositories={name: REPOSITORIES[name]["model_id"] for name in [*MODELS, *config["sources"]["clips"]]},
+        fetched=DOWNLOADS if FETCHED else {},
         published=str(ROOT / "workflow/published"),
         code=code_digest("plan"),
     script:

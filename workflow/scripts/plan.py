@@ -1,13 +1,12 @@
-"""Print shards done and missing, and what the rest will cost."""
+"""Print what of inference is done and missing, and what the rest will cost."""
 
 from pathlib import Path
 
 from workflow.lib import job, plan
 
 with job.opened(snakemake) as run:
-    results, models = Path(run.params.results), run.params.models
-    table = plan.count(results, list(models), run.params.splits, run.params.shards, run.params.rows)
-    known = plan.speeds(results, models, Path(run.params.published, "speeds.csv"))
-    here = {name: (results / "checkpoints" / name / "checkpoint.json").is_file() for name in run.params.repositories}
-    sizes = Path(run.params.published, "sizes.csv")
-    print("\n".join(plan.lines(table, known, run.params.repositories, sizes, here if run.params.fetched else None)))
+    results, published = Path(run.params.results), Path(run.params.published)
+    works = [plan.Work(**work) for work in run.params.works]
+    known = plan.speeds(works, results, published / "speeds.csv", run.params.models)
+    fetched = plan.download_sizes(published / "sizes.csv", run.params.fetched) if run.params.fetched else None
+    print("\n".join(plan.lines(plan.count(works), known, fetched)))
