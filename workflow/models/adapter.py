@@ -221,13 +221,9 @@ class Adapter(ABC):
     @contextmanager
     def shortage_named(self, questions: int) -> Iterator[None]:
         """Turn running out of device memory into a sentence that says what to lower."""
-        try:
+        remedy = "lower run.batch_size in the configuration (1 is the least)"
+        with self.precision.shortage_named(f"with {questions} questions at a time", remedy):
             yield
-        except torch.OutOfMemoryError:
-            raise BadInput(
-                f"{self.precision.device} ran out of memory with {questions} questions at a time: lower "
-                "run.batch_size in the configuration (1 is the least), or set run.quantisation to nf4."
-            ) from None
 
     @property
     def ends(self) -> set[int]:

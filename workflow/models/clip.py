@@ -217,17 +217,20 @@ def infer(
     """
     asked = subject.load(questions, image_table, checkpoint, **conditions)
     run = conditions["run"]
-    models = {which: Clip(path, run["device"], run["dtype"]) for which, path in sorted(clip.items())}
-    tower = tower_of(asked.adapter)
     missing, held = {}, None
-    if "l" in models:
-        projection = models["l"].model.visual_projection
-        if tower is not None and tower.config.hidden_size == projection.in_features:
-            prompt = asked.adapter.render(asked.template, asked.table["question"][0].as_py())
-            held = (models["l"], asked.adapter, tower, prompt)
-        else:
-            missing["l"] = NO_TOWER
-    frame = measure(asked.table.to_pylist(), asked.images, models.get("b"), held, pattern)
+    # one image at a time already, so that only the models themselves can be made smaller, or fewer
+    fewer = f'set signals.clip.{max(clip, default="b")}.checkpoint to ""'
+    with asked.adapter.precision.shortage_named("with the audited model and CLIP in it", fewer):
+        models = {which: Clip(path, run["device"], run["dtype"]) for which, path in sorted(clip.items())}
+        tower = tower_of(asked.adapter)
+        if "l" in models:
+            projection = models["l"].model.visual_projection
+            if tower is not None and tower.config.hidden_size == projection.in_features:
+                prompt = asked.adapter.render(asked.template, asked.table["question"][0].as_py())
+                held = (models["l"], asked.adapter, tower, prompt)
+            else:
+                missing["l"] = NO_TOWER
+        frame = measure(asked.table.to_pylist(), asked.images, models.get("b"), held, pattern)
     measured = {
         "nouns": pattern,
         "checkpoints": {which: files.sha256(path) for which, path in sorted(clip.items())},

@@ -1,5 +1,7 @@
 """Number types and quantisation, refused where the machine cannot do them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -57,6 +59,34 @@ class Precision:
             arguments["quantization_config"] = nf4.settings(DTYPES[self.dtype])
             arguments["device_map"] = self.device
         return arguments
+
+    @contextmanager
+    def shortage_named(self, doing: str, remedy: str = "") -> Iterator[None]:
+        """Turn running out of memory into a sentence that says what to lower.
+
+        Parameters
+        ----------
+        doing : str
+            What was going on, as it follows "ran out of memory".
+        remedy : str, optional
+            A setting that helps before a smaller representation of the model does.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            # the CPU's allocator has no error class of its own
+            if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
+                raise
+            smaller = (
+                "set run.dtype to float16 or run.quantisation to nf4"
+                if self.dtype == "float32" and self.quantisation == "none"
+                else "set run.quantisation to nf4"
+                if self.quantisation == "none"
+                else "end what else uses the device, or take a larger one"
+            )
+            raise BadInput(
+                f"{self.device} ran out of memory {doing}: {remedy + ', or ' if remedy else ''}{smaller}."
+            ) from None
 
     def placed(self, model: torch.nn.Module) -> torch.nn.Module:
         """Return the model on its device; a quantised model was placed while it was loaded."""

@@ -114,7 +114,10 @@ def _answer(held: subject.Subject, candidates: tuple[int, ...], run: Mapping) ->
     ]
     rows: list[dict] = []
     title = f"{held.identity['model']} {held.identity['split']}"
-    with tqdm(total=len(polled), unit="question", desc=title, mininterval=2) as bar:
+    with (
+        held.adapter.shortage_named(run["batch_size"]),
+        tqdm(total=len(polled), unit="question", desc=title, mininterval=2) as bar,
+    ):
         engine = engines.ENGINES[run["engine"]]
         for batch in engine(
             held.adapter, polled, lambda name: images.open_image(held.images / name), candidates, run["batch_size"]

@@ -213,7 +213,8 @@ def infer(
         opened = [images.open_image(held.images / row["image"]) for row in batch]
         prompts = [adapter.render(held.template, row["question"]) for row in batch]
         asked = [row["question"] for row in batch]
-        measured, _ = measure(adapter, adapter.encode(opened, prompts), asked, signals, token_set)
+        with adapter.shortage_named(len(batch)):
+            measured, _ = measure(adapter, adapter.encode(opened, prompts), asked, signals, token_set)
         found += [{key: row[key] for key in KEY} | values for row, values in zip(batch, measured, strict=True)]
     columns = [*KEY, "yes_max", "no_max", *signal_parts.ATTENTION]
     frame = pd.DataFrame(found, columns=columns).astype({column: np.float32 for column in columns[len(KEY) :]})

@@ -90,7 +90,8 @@ def load(
             f"model {model} runs modelling code of its authors: set models.{model}.remote_code to true if you trust "
             f"revision {code['revision']} of {code['repository']}."
         )
-    adapter = load_adapter(settings["family"], folder_of(checkpoint), precision)
+    with precision.shortage_named(f"while {model} was loaded"):
+        adapter = load_adapter(settings["family"], folder_of(checkpoint), precision)
     print(
         f"{model}: checkpoint checked in {checked - begun:.1f} s, loaded in {time.perf_counter() - checked:.1f} s",
         file=sys.stderr,
