@@ -66,6 +66,7 @@ rule all:
             "<results>/statistics/{name}.csv",
             name=["survey", "equations", "agreement", "intervals", "mcnemar", "margins"],
         ),
+        "<results>/statistics/engine_agreement.csv" if STUDY == "mini" else [],
         "<results>/claims.csv",
 
 

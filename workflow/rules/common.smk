@@ -208,7 +208,7 @@ def inference_slot(kind, model, split, noise="", template=config["run"]["templat
 
 
 def inference_work(rule, kind, part, like="", model="", split="", noise="", template=""):
-    """What a rule has to do with one model: the fields of Work in workflow/lib/plan.py."""
+    """What inference has to do with one model: the fields of Work in workflow/lib/plan.py."""
     place = in_results(f"<results>/{KINDS[kind].place}")
     known = {"model": model, "split": split, "noise": noise, "template": template}
     shards = SHARDS if "{shard}" in place else [0]

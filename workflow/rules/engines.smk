@@ -1,7 +1,8 @@
 """
 Needs: items, images, checkpoints and the first shard of one split.
 Makes: <results>/engines: the first questions of that shard, answered with the engine that the study does not use;
-<results>/statistics/engine_agreement.csv, how far both engines agree on them.
+<results>/statistics/engine_agreement.csv, how far both engines agree on them. It is part of the mini study; in the full
+study the sample costs GPU time that no table needs, so it is asked for: `snakemake engine_agreement`.
 """
 
 OTHER_ENGINE = {"reference": "shared_prefix", "shared_prefix": "reference"}[config["run"]["engine"]]
@@ -75,3 +76,8 @@ rule compare_engines:
         code=code_digest("compare_engines"),
     script:
         "../scripts/compare_engines.py"
+
+
+rule engine_agreement:
+    input:
+        "<results>/statistics/engine_agreement.csv",
