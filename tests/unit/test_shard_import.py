@@ -1,6 +1,7 @@
 """Files of every kind from another machine, made by hand: recognised, refused by name, put in place."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -279,3 +280,13 @@ def test_a_file_of_another_origin_is_refused(folder):
     with pytest.raises(BadInput, match="carries no identity"):
         verify(folder)
     assert shard_kinds.KINDS.keys() == GOOD.keys()
+
+
+def test_every_kind_is_the_output_of_a_rule_that_declares_no_inputs_for_an_import(repository):
+    text = "".join(path.read_text() for path in sorted((repository / "workflow/rules").glob("*.smk")))
+    rules = re.findall(r"^rule (infer_\w+):(.*?)^    script:", text, flags=re.MULTILINE | re.DOTALL)
+    made = {}
+    for _, body in rules:
+        kind = re.search(r'unpack\(inference_inputs\("(\w+)"', body)[1]
+        made[kind] = re.search(r'output:\n        \w+="<results>/([^"]+)"', body)[1]
+    assert made == {kind: held.place for kind, held in KINDS.items()}
