@@ -624,3 +624,17 @@ def test_too_little_memory_for_clip(polls, root, clip_folders, tmp_path, monkeyp
     ):
         clip.infer(*given, clip=named, pattern="as_run", **conditions("llava15"))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kept", ["llava/checkpoint.json", "llava.json"])
+def test_an_incomplete_folder_is_named_wherever_its_manifest_lies(tmp_path, kept):
+    (tmp_path / "llava").mkdir()
+    (tmp_path / "llava/config.json").write_text("{}")
+    manifest = {"files": {"config.json": files.sha256(tmp_path / "llava/config.json")}}
+    assert subject.folder_of(tmp_path / kept) == tmp_path / "llava"
+    subject.check_checkpoint(str(tmp_path / kept), manifest)
+    (tmp_path / "llava/config.json").unlink()
+    with pytest.raises(
+        BadInput, match=r"llava/config.json is missing .*: delete .*llava/checkpoint\.json and run the same"
+    ):
+        subject.check_checkpoint(str(tmp_path / kept), manifest)

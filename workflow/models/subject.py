@@ -177,8 +177,8 @@ def check_checkpoint(path: str, manifest: Mapping, threads: int = 1) -> None:
         for found, digest, declared in zip(paths, digests, manifest["files"].values(), strict=True):
             if digest != declared:
                 raise BadInput(
-                    f"{found} is missing or is not the file that {path} declares: delete {path} and build or fetch the "
-                    "checkpoint again."
+                    f"{found} is missing or is not the file that {path} declares: delete "
+                    f"{folder / 'checkpoint.json'} and run the same command again, which builds or fetches it."
                 )
 
 
