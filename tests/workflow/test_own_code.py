@@ -1,6 +1,7 @@
 """A model of the full study whose repository holds no code: mPLUG-Owl2 from a local server, run and refused."""
 
 import csv
+import shutil
 from collections import Counter
 
 import pytest
@@ -87,6 +88,11 @@ def test_code_from_elsewhere_is_fetched_and_run(bare, hosts):
     path.write_text(path.read_text() + "\n")
     bare.path(SHARD).unlink()
     refused(bare, "modeling_mplug_owl2.py is missing or is not the file that", SHARD, *ALLOWED)
+    # a deleted checkpoint comes back with its code
+    shutil.rmtree(bare.path("results/full/checkpoints/mplug_owl2"))
+    assert bare.build(SHARD, *ALLOWED) == Counter(infer_shard=1)
+    again = logits.read(bare.path(SHARD))
+    assert path.is_file() and again.identity["checkpoint"] == found.identity["checkpoint"]
 
 
 def test_a_host_that_sends_a_page_for_code(bare, hosts):

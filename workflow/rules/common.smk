@@ -174,11 +174,13 @@ def restore_checkpoints():
             continue
         from workflow.models import hub
 
-        known = known_files(SOURCES, entry)
+        files_on_record = {
+            "known": known_files(SOURCES, entry),
+            "code_files": code_files(SOURCES, OWN_CODE.get(name)),
+        }
+        place = {"local_folder": config["local_folder"], "offline": config["offline"]}
         try:
-            hub.restore_checkpoint(
-                name, kept, known=known, local_folder=config["local_folder"], offline=config["offline"], **entry
-            )
+            hub.restore_checkpoint(name, kept, **entry, **files_on_record, **place)
         except BadInput as problem:
             raise WorkflowError(str(problem))
 
