@@ -28,7 +28,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
 import psutil
@@ -272,6 +271,7 @@ def run_rules(folder: Path, config: Mapping, threads: int) -> tuple[str, dict[st
     # an address where nothing listens: jobs then run in processes of their own, whose memory can be watched
     environment = os.environ | {warm.ADDRESS: str(folder / "none")}
     environment.setdefault("TQDM_MININTERVAL", "20")
+    environment["HF_HUB_OFFLINE"] = "1"
     # every dequantised layer is new memory, which takes less time in large pages
     environment["THP_MEM_ALLOC_ENABLE"] = "1"
     with subprocess.Popen(
