@@ -23,7 +23,7 @@ SLOTS = [
     ),
     *(
         inference_slot("engine", model, config["engines"]["split"], engine=OTHER_ENGINE, shards=1)
-        for model in MODELS
+        for model in COMPARED
         if config["engines"]["split"] in SPLITS
     ),
     *(inference_slot("signals", **run, measured={key: SIGNALS[key] for key in ATTENTION_KEYS}) for run in RUNS),
