@@ -15,6 +15,7 @@ from transformers import AutoTokenizer
 from workflow.models import own_code
 from workflow.models.adapter import Adapter
 from workflow.models.opening import Opening, common_length
+from workflow.models.past import Past
 from workflow.models.precision import Precision
 
 try:
@@ -112,27 +113,8 @@ class Family(Adapter):
         return Opening(prompt_ids, self.queries, cache, position, position, rests)
 
     @torch.inference_mode()
-    def read(self, feed: torch.Tensor, cache: "Past", *_: object, **__: object) -> torch.Tensor:
+    def read(self, feed: torch.Tensor, cache: Past, *_: object, **__: object) -> torch.Tensor:
         """Let the decoder read ids of equal length on, behind what is held; the last position's logits."""
         out = self.model(input_ids=feed, past_key_values=cache.layers, use_cache=True)
         cache.layers = out.past_key_values
         return out.logits[:, -1:].float()
-
-
-class Past:
-    """Keys and values by layer, (batch, heads, positions, width) each, in the tuples that the model's code takes."""
-
-    def __init__(self, layers: tuple) -> None:
-        self.layers = layers
-
-    def get_seq_length(self) -> int:
-        """Return how many positions are held."""
-        return self.layers[0][0].shape[2]
-
-    def batch_repeat_interleave(self, count: int) -> None:
-        """Hold every row ``count`` times."""
-        self.layers = tuple(tuple(held.repeat_interleave(count, 0) for held in layer) for layer in self.layers)
-
-    def batch_select_indices(self, rows: torch.Tensor) -> None:
-        """Hold these rows alone."""
-        self.layers = tuple(tuple(held[rows] for held in layer) for layer in self.layers)
