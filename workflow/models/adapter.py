@@ -109,8 +109,12 @@ class Adapter(ABC):
         """Compute what prompts about one image may share, which each family says here."""
 
     def at_once(self, batch_size: int) -> int:
-        """Return how many questions may be put to ``generate`` together, of the ``batch_size`` asked for."""
+        """Return how many questions of any length may be put to ``generate`` together, out of ``batch_size``."""
         return batch_size if self.pads else 1
+
+    def together(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Return which prompts, by their places, may be put to ``generate`` together; each place stands once."""
+        return [list(range(len(prompts)))]
 
     @property
     def reader(self) -> torch.nn.Module:

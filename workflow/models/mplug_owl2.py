@@ -82,6 +82,13 @@ class Family(Adapter):
             rows.append([*head, IMAGE_TOKEN, *self.tokenizer.encode(after, add_special_tokens=not head)])
         return rows
 
+    def together(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Return the places of prompts of equal length, which need no padding."""
+        places: dict[int, list[int]] = {}
+        for place, ids in enumerate(self.prompt_ids(prompts)):
+            places.setdefault(len(ids), []).append(place)
+        return list(places.values())
+
     def image_positions(self, inputs: dict[str, torch.Tensor]) -> list[int]:
         """Every image takes the same number of positions."""
         return [self.queries] * len(inputs["input_ids"])
