@@ -74,7 +74,6 @@ class Family(Adapter):
     def open(self, image: Image.Image, prompts: Sequence[str]) -> Opening:
         """Refuse: the cache of these versions is not the one that the shared engine is written for."""
         environments.need_current("the engine shared_prefix (run.engine)", __version__)
-        raise NotImplementedError
 
 
 def refuse_newer(folder: Path) -> None:
