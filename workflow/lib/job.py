@@ -51,6 +51,11 @@ class Job:
         self.rule = snakemake.rule
         self.log = Path(snakemake.log[0]) if snakemake.log else None
 
+    def conditions(self) -> dict[str, object]:
+        """Return what every job is told that runs a model, as keyword arguments (`workflow.models.subject.load`)."""
+        names = ("settings", "run", "study", "seed", "code", "environment")
+        return {"model": self.wildcards.model} | {name: getattr(self.params, name) for name in names}
+
     def stamp(self) -> dict[str, object]:
         """Return where the result of this job comes from, as plain JSON values.
 

@@ -12,11 +12,5 @@ with job.opened(snakemake) as run:
         run.output.similarities,
         clip=dict(zip(run.params.which, run.input.clip, strict=True)),
         pattern=run.params.pattern,
-        model=run.wildcards.model,
-        settings=run.params.settings,
-        run=run.params.run,
-        study=run.params.study,
-        seed=run.params.seed,
-        code=run.params.code,
-        environment=run.params.environment,
+        **run.conditions(),
     )

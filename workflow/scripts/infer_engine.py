@@ -12,12 +12,6 @@ with job.opened(snakemake) as run:
         run.output.shard,
         kind="engine",
         shard=0,
-        model=run.wildcards.model,
-        settings=run.params.settings,
-        run=run.params.run,
         token_sets=run.params.token_sets,
-        study=run.params.study,
-        seed=run.params.seed,
-        code=run.params.code,
-        environment=run.params.environment,
+        **run.conditions(),
     )

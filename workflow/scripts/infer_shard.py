@@ -11,12 +11,6 @@ with job.opened(snakemake) as run:
         run.input.checkpoint,
         run.output.shard,
         shard=int(run.wildcards.shard),
-        model=run.wildcards.model,
-        settings=run.params.settings,
-        run=run.params.run,
         token_sets=run.params.token_sets,
-        study=run.params.study,
-        seed=run.params.seed,
-        code=run.params.code,
-        environment=run.params.environment,
+        **run.conditions(),
     )

@@ -11,12 +11,6 @@ with job.opened(snakemake) as run:
         run.input.checkpoint,
         run.output.shard,
         shard=int(run.wildcards.shard),
-        model=run.wildcards.model,
-        settings=run.params.settings,
-        run=run.params.run,
         signals=run.params.signals,
-        study=run.params.study,
-        seed=run.params.seed,
-        code=run.params.code,
-        environment=run.params.environment,
+        **run.conditions(),
     )
