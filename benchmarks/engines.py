@@ -114,7 +114,7 @@ class Run:
     def __init__(self, name: str, adapter: Adapter, questions: list, batch_size: int) -> None:
         candidates = tokens.declared_ids([tokens.LEGACY_8TOK])
         self.batches: Iterator = engines.ENGINES[name](
-            adapter, questions, lambda image: draw(int(image)), candidates, batch_size
+            adapter, questions, lambda question: draw(int(question.image)), candidates, batch_size
         )
         self.rows: list[dict] = []
         self.seconds: list[float] = []

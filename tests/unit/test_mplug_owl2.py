@@ -133,11 +133,17 @@ def test_padded_prompts_would_be_read_wrongly_and_are_refused(adapter, pictures)
 def test_any_batch_size_gives_the_rows_of_single_questions(adapter, pictures, engine):
     asked = ("car", "zebra crossing", "umbrella", "traffic light")
     questions = [engines.Question("d", "random", i, "0", PROMPT.format(name)) for i, name in enumerate(asked)]
-    assert len({len(ids) for ids in adapter.prompt_ids([question.prompt for question in questions])}) > 1
+    prompts = [question.prompt for question in questions]
+    lengths = [len(ids) for ids in adapter.prompt_ids(prompts)]
+    assert len(set(lengths)) > 1
+    for size in (1, 2, 4):
+        batches = adapter.batches(prompts, size)
+        assert sorted(place for places in batches for place in places) == list(range(len(prompts)))
+        assert all(len(places) <= size and len({lengths[place] for place in places}) == 1 for places in batches)
 
     def rows(name, size):
         batches = engines.ENGINES[name](adapter, questions, lambda _: pictures[0], [3869, 1939], size)
-        return [row for batch in batches for row in batch]
+        return sorted((row for batch in batches for row in batch), key=lambda row: row["id"])
 
     for one, other in zip(rows("reference", 1), rows(engine, 4), strict=True):
         assert one["id"] == other["id"] and one["generated_ids"] == other["generated_ids"]

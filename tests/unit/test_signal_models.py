@@ -1,5 +1,6 @@
 """The instrumented pass, CLIP and noise on tiny random checkpoints of the true classes."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -334,16 +335,16 @@ def test_the_baseline_reads_eight_tokens_of_llamas_vocabulary_only(adapters, nam
     assert (token_set == tokens.LEGACY_8TOK) == (expected == "legacy_8tok")
 
 
-def asked_about(pictures) -> tuple[list[Question], dict]:
+def asked_about(pictures) -> tuple[list[Question], Callable[[Question], Image.Image]]:
     rendered = TEMPLATES["llava15"]["text"].replace("{question}", ASKED[0])
     questions = [Question("d", "random", number, f"{number % 2}.png", rendered) for number in range(5)]
-    return questions, {f"{number}.png": pictures[number] for number in range(2)}
+    return questions, lambda question: pictures[question.id % 2]
 
 
 def run_noise(adapter, pictures, kind: str, size: int = 2, seed: int = 4, scale: float = 1.0) -> dict:
-    questions, opened = asked_about(pictures)
+    questions, open_image = asked_about(pictures)
     engine = noise.KINDS[kind]
-    batches = engine(adapter, questions, opened.get, [3869, 1939], size, settings={"seed": seed, "scale": scale})
+    batches = engine(adapter, questions, open_image, [3869, 1939], size, settings={"seed": seed, "scale": scale})
     return {row["id"]: row for rows in batches for row in rows}
 
 
@@ -363,8 +364,8 @@ def test_noise_depends_on_seed_and_key_alone(adapters, pictures, kind):
 
 
 def test_gaussian_noise_of_no_width_is_the_main_run(adapters, pictures):
-    questions, opened = asked_about(pictures)
-    main = [row for rows in engines.reference(adapters["llava15"], questions, opened.get, [3869], 5) for row in rows]
+    questions, open_image = asked_about(pictures)
+    main = [row for rows in engines.reference(adapters["llava15"], questions, open_image, [3869], 5) for row in rows]
     still = run_noise(adapters["llava15"], pictures, "gaussian_embedding", size=5, scale=0.0)
     strong = run_noise(adapters["llava15"], pictures, "gaussian_embedding", size=5, scale=2.0)
     for row in main:

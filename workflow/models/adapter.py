@@ -81,8 +81,6 @@ class Adapter(ABC):
     packs = True
     """Whether the decoder takes position ids and a mask for every pair of positions, so that several prompts can
     stand side by side in one sequence."""
-    pads = True
-    """Whether prompts of unequal length may be padded and put to ``generate`` together."""
 
     def __init__(self, folder: Path, precision: Precision) -> None:
         self.precision = precision
@@ -108,13 +106,10 @@ class Adapter(ABC):
     def open(self, image: Image.Image, prompts: Sequence[str]) -> Opening:
         """Compute what prompts about one image may share, which each family says here."""
 
-    def at_once(self, batch_size: int) -> int:
-        """Return how many questions of any length may be put to ``generate`` together, out of ``batch_size``."""
-        return batch_size if self.pads else 1
-
-    def together(self, prompts: Sequence[str]) -> list[list[int]]:
-        """Return which prompts, by their places, may be put to ``generate`` together; each place stands once."""
-        return [list(range(len(prompts)))]
+    def batches(self, prompts: Sequence[str], batch_size: int) -> list[list[int]]:
+        """Return which prompts, by their places, are read together, at most ``batch_size``; each place stands once."""
+        places = range(len(prompts))
+        return [list(places[start : start + batch_size]) for start in places[::batch_size]]
 
     @property
     def reader(self) -> torch.nn.Module:

@@ -19,33 +19,26 @@ from workflow.models.shared_prefix import shared_prefix
 def reference(
     adapter: Adapter,
     questions: Sequence[Question],
-    open_image: Callable[[str], Image.Image],
+    open_image: Callable[[Question], Image.Image],
     candidates: Sequence[int],
     batch_size: int,
 ) -> Iterator[list[dict]]:
     """Put every question through ``generate`` with its own image, ``batch_size`` at a time.
 
     With ``batch_size`` 1 this is how the papers ran. Larger batches are padded on the left; on the CPU in float32
-    they move logits by less than 1e-5. A family whose code cannot pad is asked prompts of one length together.
+    they move logits by less than 1e-5. A family whose code cannot pad reads prompts of one length together.
 
     Yields
     ------
     list of dict
-        Rows of one batch, in the order of the questions.
+        Rows of one batch; batches need not follow the order of the questions.
     """
-    for start in range(0, len(questions), batch_size):
-        batch = questions[start : start + batch_size]
+    for places in adapter.batches([question.prompt for question in questions], batch_size):
+        batch = [questions[place] for place in places]
         begun = time.perf_counter()
-        # all at once and in order: the engine that draws noise counts on it
-        images = [open_image(question.image) for question in batch]
-        found: dict[int, dict] = {}
-        for places in adapter.together([question.prompt for question in batch]):
-            asked = [batch[place] for place in places]
-            inputs = adapter.encode([images[place] for place in places], [question.prompt for question in asked])
-            generation = adapter.generate(inputs, logits.GENERATED)
-            found |= zip(places, rows.stored(adapter, asked, generation, candidates, begun), strict=True)
-            begun = time.perf_counter()
-        yield [found[place] for place in range(len(batch))]
+        inputs = adapter.encode(list(map(open_image, batch)), [question.prompt for question in batch])
+        generation = adapter.generate(inputs, logits.GENERATED)
+        yield rows.stored(adapter, batch, generation, candidates, begun)
 
 
 ENGINES = {"reference": reference, "shared_prefix": shared_prefix}

@@ -37,7 +37,6 @@ class Family(Adapter):
 
     attends_as_asked = False
     packs = False
-    pads = False
 
     def load(self, folder: Path, precision: Precision) -> None:
         """Load weights with the classes in ``code/``, and the slow tokenizer, which their authors use."""
@@ -82,12 +81,16 @@ class Family(Adapter):
             rows.append([*head, IMAGE_TOKEN, *self.tokenizer.encode(after, add_special_tokens=not head)])
         return rows
 
-    def together(self, prompts: Sequence[str]) -> list[list[int]]:
-        """Return the places of prompts of equal length, which need no padding."""
-        places: dict[int, list[int]] = {}
+    def batches(self, prompts: Sequence[str], batch_size: int) -> list[list[int]]:
+        """Return batches of prompts of equal length, which need no padding."""
+        alike: dict[int, list[int]] = {}
         for place, ids in enumerate(self.prompt_ids(prompts)):
-            places.setdefault(len(ids), []).append(place)
-        return list(places.values())
+            alike.setdefault(len(ids), []).append(place)
+        return [
+            places[start : start + batch_size]
+            for places in alike.values()
+            for start in range(0, len(places), batch_size)
+        ]
 
     def image_positions(self, inputs: dict[str, torch.Tensor]) -> list[int]:
         """Every image takes the same number of positions."""

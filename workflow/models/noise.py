@@ -42,7 +42,7 @@ def input_size(adapter: Adapter, picture: Image.Image) -> tuple[int, int]:
 def random_image(
     adapter: Adapter,
     questions: Sequence[Question],
-    open_image: Callable[[str], Image.Image],
+    open_image: Callable[[Question], Image.Image],
     candidates: Sequence[int],
     batch_size: int,
     settings: Mapping,
@@ -50,21 +50,17 @@ def random_image(
     """Engine: the reference with an image of uniformly random pixels for every question."""
 
     def picture(question: Question) -> Image.Image:
-        height, width = input_size(adapter, open_image(question.image))
+        height, width = input_size(adapter, open_image(question))
         pixels = draw(settings["seed"], question).integers(0, 256, (height, width, 3), dtype=np.uint8)
         return Image.fromarray(pixels)
 
-    for begin in range(0, len(questions), batch_size):
-        batch = questions[begin : begin + batch_size]
-        # the reference asks for one image a question, in their order, by a name that questions share
-        pictures = map(picture, batch)
-        yield from engines.reference(adapter, batch, lambda _, drawn=pictures: next(drawn), candidates, batch_size)
+    yield from engines.reference(adapter, questions, picture, candidates, batch_size)
 
 
 def gaussian_embedding(
     adapter: Adapter,
     questions: Sequence[Question],
-    open_image: Callable[[str], Image.Image],
+    open_image: Callable[[Question], Image.Image],
     candidates: Sequence[int],
     batch_size: int,
     settings: Mapping,
@@ -74,9 +70,8 @@ def gaussian_embedding(
     The paper gives no strength. ``scale`` is the standard deviation of the noise in units of the standard deviation
     of the image's own embeddings.
     """
-    batch_size = adapter.at_once(batch_size)
-    for begin in range(0, len(questions), batch_size):
-        batch = questions[begin : begin + batch_size]
+    for places in adapter.batches([question.prompt for question in questions], batch_size):
+        batch = [questions[place] for place in places]
         noisy = NoisyAdapter(adapter, batch, settings)
         yield from engines.reference(noisy, batch, open_image, candidates, batch_size)
 

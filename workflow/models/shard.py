@@ -120,8 +120,13 @@ def _answer(held: subject.Subject, candidates: tuple[int, ...], run: Mapping) ->
     ):
         engine = engines.ENGINES[run["engine"]]
         for batch in engine(
-            held.adapter, polled, lambda name: images.open_image(held.images / name), candidates, run["batch_size"]
+            held.adapter,
+            polled,
+            lambda question: images.open_image(held.images / question.image),
+            candidates,
+            run["batch_size"],
         ):
             rows.extend(batch)
             bar.update(len(batch))
-    return rows
+    order = {question.id: place for place, question in enumerate(polled)}
+    return sorted(rows, key=lambda row: order[row["id"]])

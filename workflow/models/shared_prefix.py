@@ -26,7 +26,7 @@ from workflow.models.rows import Question
 def shared_prefix(
     adapter: Adapter,
     questions: Sequence[Question],
-    open_image: Callable[[str], Image.Image],
+    open_image: Callable[[Question], Image.Image],
     candidates: Sequence[int],
     batch_size: int,
 ) -> Iterator[list[dict]]:
@@ -46,12 +46,12 @@ def shared_prefix(
         Where the checkpoint chooses tokens by anything else than raw logits, or prompts do not begin alike.
     """
     returns_prompt = None
-    for name, group in itertools.groupby(questions, key=lambda question: question.image):
+    for _, group in itertools.groupby(questions, key=lambda question: question.image):
         asked = list(group)
         if returns_prompt is None:
-            returns_prompt = layout(adapter, open_image(name), asked[0].prompt)
+            returns_prompt = layout(adapter, open_image(asked[0]), asked[0].prompt)
         begun = time.perf_counter()
-        image = open_image(name)
+        image = open_image(asked[0])
         with adapter.shortage_named(min(len(asked), batch_size)):
             generation = answer(adapter, image, [question.prompt for question in asked], batch_size, returns_prompt)
         yield rows.stored(adapter, asked, generation, candidates, begun)

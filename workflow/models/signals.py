@@ -206,18 +206,19 @@ def infer(
     name, token_set = subject.baseline_set(adapter)
     depth = len(attention.decoder_of(adapter).layers)
     layers = attention.band_layers(signals["band"], depth)
-    found: list[dict] = []
-    size = adapter.at_once(conditions["run"]["batch_size"])
-    for begin in tqdm(range(0, len(rows), size), unit="batch", desc="signals", mininterval=2):
-        batch = rows[begin : begin + size]
-        opened = [images.open_image(held.images / row["image"]) for row in batch]
-        prompts = [adapter.render(held.template, row["question"]) for row in batch]
-        asked = [row["question"] for row in batch]
-        with adapter.shortage_named(len(batch)):
-            measured, _ = measure(adapter, adapter.encode(opened, prompts), asked, signals, token_set)
-        found += [{key: row[key] for key in KEY} | values for row, values in zip(batch, measured, strict=True)]
+    found: dict[int, dict] = {}
+    prompts = [adapter.render(held.template, row["question"]) for row in rows]
+    batches = adapter.batches(prompts, conditions["run"]["batch_size"])
+    for places in tqdm(batches, unit="batch", desc="signals", mininterval=2):
+        opened = [images.open_image(held.images / rows[place]["image"]) for place in places]
+        asked = [rows[place]["question"] for place in places]
+        with adapter.shortage_named(len(places)):
+            inputs = adapter.encode(opened, [prompts[place] for place in places])
+            measured, _ = measure(adapter, inputs, asked, signals, token_set)
+        found |= zip(places, measured, strict=True)
+    measured_rows = [{key: row[key] for key in KEY} | found[place] for place, row in enumerate(rows)]
     columns = [*KEY, "yes_max", "no_max", *signal_parts.ATTENTION]
-    frame = pd.DataFrame(found, columns=columns).astype({column: np.float32 for column in columns[len(KEY) :]})
+    frame = pd.DataFrame(measured_rows, columns=columns).astype({column: np.float32 for column in columns[len(KEY) :]})
     identity = held.identity | {
         "kind": "signals",
         "shard": shard,
