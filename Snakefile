@@ -13,6 +13,8 @@ configfile: workflow.source_path("config.yaml")
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/inference.smk"
+include: "workflow/rules/session.smk"
 
 
 # where the way of the data begins depends on the study
@@ -68,18 +70,3 @@ rule all:
         ),
         "<results>/statistics/engine_agreement.csv" if STUDY == "mini" else [],
         "<results>/claims.csv",
-
-
-onstart:
-    write_run_config()
-    if FETCHED:
-        restore_checkpoints()
-    WARM.append(warm.start())
-
-
-onsuccess:
-    warm.stop(WARM.pop())
-
-
-onerror:
-    warm.stop(WARM.pop())
