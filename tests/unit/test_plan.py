@@ -84,8 +84,8 @@ def test_noise_has_a_speed_of_its_own_once_one_is_done(study):
 def test_an_unknown_speed_is_said_and_not_counted_as_zero(study):
     printed = text(study)
     assert "infer_shard     b                   unknown  unknown  unknown until one is done" in printed
-    assert "infer_shard         0.42  and what b will take" in printed
-    assert "infer_signals       0.00  and what a will take" in printed
+    assert "infer_shard         0.42  without b, of unknown speed" in printed
+    assert "infer_signals    unknown\n" in printed
 
 
 def test_a_damaged_file_gives_no_speed_and_no_crash(study):

@@ -146,8 +146,10 @@ def lines(
         text.append(f"{rule:<15} {model:<16} {shown}  {source}")
     text += ["", f"{'rule':<15} {'hours':>8}"]
     for rule, spent in hours.items():
-        more = f"  and what {', '.join(unknown[rule])} will take" if unknown.get(rule) else ""
-        text.append(f"{rule:<15} {spent:>8.2f}{more}")
+        missing = ", ".join(unknown.get(rule, []))
+        figure = f"{spent:.2f}" if spent or not missing else "unknown"
+        more = f"  without {missing}, of unknown speed" if spent and missing else ""
+        text.append(f"{rule:<15} {figure:>8}{more}")
     more = ", and what is unknown above" if any(unknown.values()) else ""
     text.append(f"{'ahead':<15} {sum(hours.values()):>8.2f}  hours of inference{more}; each file loads its model once")
     return text if downloads is None else [*text, "", *_disk(downloads)]
